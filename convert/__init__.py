@@ -1,0 +1,1 @@
+"""Checkpoints in, GGUF out. Knows nothing about windows."""

@@ -1,0 +1,1 @@
+"""The application: the Qt window and the command line."""

@@ -1,0 +1,1 @@
+"""Engines, models, sampling, chat and settings. Knows nothing about windows."""

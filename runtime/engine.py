@@ -1,0 +1,67 @@
+"""What every engine can do. Knows no particular engine; the process around one is in `worker.py`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from runtime.messages import Message
+from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest
+
+LoadListener = Callable[[float], bool]
+"""Called with the fraction loaded, 0 to 1; returning False ends the load."""
+
+
+class StopFlag:
+    """Says "stop" to a running evaluation, from any thread and to native code as well.
+
+    The state is one byte in memory that C code can read without Python (`address`): 0 while running, 1 when set.
+    """
+
+    def __init__(self) -> None:
+        self._byte = ctypes.create_string_buffer(2)
+
+    @property
+    def address(self) -> int:
+        """Address of the byte, valid as long as this object lives."""
+        return ctypes.addressof(self._byte)
+
+    def set(self) -> None:
+        self._byte[0] = 1
+
+    def clear(self) -> None:
+        self._byte[0] = 0
+
+    def __bool__(self) -> bool:
+        return self._byte.raw[0] != 0
+
+
+class Engine(Protocol):
+    """One loaded model. Not thread-safe, except `tokenize` and `count`, which need no evaluation."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
+        """Yields progress and text, and `Finished` last. Events carry id 0; the worker fills in the command's.
+
+        Raises `UserError` where the request cannot be met; text yielded before stays valid.
+        """
+        ...
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Returns token ids of plain text, without BOS; `special` recognises control tokens written in it."""
+        ...
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """Returns each token's own text, control tokens by their name; bytes that are no text as U+FFFD."""
+        ...
+
+    def count(self, messages: tuple[Message, ...]) -> tuple[int, tuple[int, ...]]:
+        """Returns the prompt's length in tokens, and what each message adds to it."""
+        ...
+
+    def close(self) -> None:
+        """Frees the model. May be called twice."""
+        ...

@@ -1,0 +1,427 @@
+"""The settings of sampling and of loading, declared. Knows no engine and no widget.
+
+Defaults are llama.cpp's. The order in which the samplers act is the same in every engine:
+penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature, draw; mirostat or adaptive-p take the
+place of what comes after temperature.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from runtime.settings import Applies, BadSetting, Setting, SettingsGroup, field_of
+from runtime.text import N_, _
+
+KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+QUANTIZED_KV_TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
+_OFF = N_("off")
+_ANSWER, _CREATIVITY, _REPETITION, _EXPERT = N_("Answer"), N_("Creativity"), N_("Repetition"), N_("Expert sampling")
+_MEMORY, _SPEED, _GPU = N_("Memory"), N_("Speed"), N_("Graphics card")
+
+
+class SamplingParams(SettingsGroup, frozen=True):
+    """How the next token is chosen, and when an answer ends. Takes effect with the next message."""
+
+    max_tokens: Annotated[
+        int,
+        Setting(
+            title=N_("Answer length"),
+            help=N_("The answer ends after this many tokens; a token is about three quarters of an English word."),
+            section=_ANSWER, unit=N_("tokens"), minimum=1, maximum=1_000_000, step=64,
+            special={-1: N_("as long as the model wants")},
+        ),
+    ] = -1
+    stop: Annotated[
+        tuple[str, ...],
+        Setting(
+            title=N_("Stop texts"),
+            help=N_("The answer ends before any of these texts; the text itself is not shown."),
+            section=_ANSWER, advanced=True,
+        ),
+    ] = ()
+    seed: Annotated[
+        int,
+        Setting(
+            title=N_("Seed"),
+            help=N_("The same seed, settings and history give the same answer. The seed used is kept with the answer."),
+            section=_ANSWER, minimum=0, maximum=4_294_967_294, advanced=True,
+            special={-1: N_("a new one for each answer")},
+        ),
+    ] = -1
+    temperature: Annotated[
+        float,
+        Setting(
+            title=N_("Temperature"),
+            help=N_("Higher is more varied, lower is more predictable; 0 always takes the likeliest token."),
+            section=_CREATIVITY, minimum=0, maximum=10, step=0.05,
+            special={0.0: N_("always the likeliest")},
+        ),
+    ] = 0.8
+    top_k: Annotated[
+        int,
+        Setting(
+            title=N_("Top-k"),
+            help=N_("Only this many of the likeliest tokens stay in the draw."),
+            section=_CREATIVITY, minimum=0, maximum=1_000_000, step=1, special={0: _OFF},
+        ),
+    ] = 40
+    top_p: Annotated[
+        float,
+        Setting(
+            title=N_("Top-p"),
+            help=N_("Only the likeliest tokens that together reach this probability stay in the draw; 1 is off."),
+            section=_CREATIVITY, minimum=0, maximum=1, step=0.01, special={1.0: _OFF},
+        ),
+    ] = 0.95
+    min_p: Annotated[
+        float,
+        Setting(
+            title=N_("Min-p"),
+            help=N_("Only tokens at least this likely, compared with the likeliest one, stay in the draw."),
+            section=_CREATIVITY, minimum=0, maximum=1, step=0.01, special={0.0: _OFF},
+        ),
+    ] = 0.05
+    repeat_penalty: Annotated[
+        float,
+        Setting(
+            title=N_("Repeat penalty"),
+            help=N_("Makes tokens that were used lately less likely: above 1 discourages repetition, 1 is off."),
+            section=_REPETITION, minimum=0, maximum=10, exclusive_minimum=True, step=0.01, special={1.0: _OFF},
+        ),
+    ] = 1.0
+    presence_penalty: Annotated[
+        float,
+        Setting(
+            title=N_("Presence penalty"),
+            help=N_("Subtracted from the score of every token that was used lately, however often."),
+            section=_REPETITION, minimum=-10, maximum=10, step=0.05, advanced=True, special={0.0: _OFF},
+        ),
+    ] = 0.0
+    frequency_penalty: Annotated[
+        float,
+        Setting(
+            title=N_("Frequency penalty"),
+            help=N_("Subtracted from a token's score once for each time it was used lately."),
+            section=_REPETITION, minimum=-10, maximum=10, step=0.05, advanced=True, special={0.0: _OFF},
+        ),
+    ] = 0.0
+    penalty_window: Annotated[
+        int,
+        Setting(
+            title=N_("Penalty window"),
+            help=N_("How many of the last tokens count as “used lately” for the three penalties above."),
+            section=_REPETITION, unit=N_("tokens"), minimum=0, maximum=1_000_000, step=16, advanced=True,
+            special={0: _OFF, -1: N_("the whole context")},
+        ),
+    ] = 64
+    dry_multiplier: Annotated[
+        float,
+        Setting(
+            title=N_("DRY strength"),
+            help=N_("Discourages repeating whole phrases; 0.8 is a good start, 0 is off."),
+            section=_REPETITION, minimum=0, maximum=10, step=0.05, advanced=True, special={0.0: _OFF},
+        ),
+    ] = 0.0
+    dry_base: Annotated[
+        float,
+        Setting(
+            title=N_("DRY base"),
+            help=N_("How fast the DRY penalty grows with the length of the repeated phrase."),
+            section=_REPETITION, minimum=1, maximum=10, step=0.05, advanced=True,
+        ),
+    ] = 1.75
+    dry_allowed_length: Annotated[
+        int,
+        Setting(
+            title=N_("DRY allowed length"),
+            help=N_("Phrases up to this many tokens may repeat without a DRY penalty."),
+            section=_REPETITION, unit=N_("tokens"), minimum=0, maximum=1000, step=1, advanced=True,
+        ),
+    ] = 2
+    dry_window: Annotated[
+        int,
+        Setting(
+            title=N_("DRY window"),
+            help=N_("How many of the last tokens DRY searches for repeated phrases."),
+            section=_REPETITION, unit=N_("tokens"), minimum=0, maximum=1_000_000, step=16, advanced=True,
+            special={0: _OFF, -1: N_("the whole context")},
+        ),
+    ] = 64
+    dry_breakers: Annotated[
+        tuple[str, ...],
+        Setting(
+            title=N_("DRY breakers"),
+            help=N_("Texts that end a phrase for DRY, so that lists and dialogues may repeat their form."),
+            section=_REPETITION, advanced=True,
+        ),
+    ] = ("\n", ":", '"', "*")
+    typical_p: Annotated[
+        float,
+        Setting(
+            title=N_("Typical-p"),
+            help=N_("Keeps tokens whose surprise is near the average, up to this probability in sum; 1 is off."),
+            section=_EXPERT, minimum=0, maximum=1, step=0.01, advanced=True, special={1.0: _OFF},
+        ),
+    ] = 1.0
+    top_n_sigma: Annotated[
+        float,
+        Setting(
+            title=N_("Top-n-sigma"),
+            help=N_("Keeps tokens whose score is within this many standard deviations of the best."),
+            section=_EXPERT, minimum=0, maximum=100, step=0.1, advanced=True, exclusive_minimum=True,
+            special={-1.0: _OFF},
+        ),
+    ] = -1.0
+    xtc_probability: Annotated[
+        float,
+        Setting(
+            title=N_("XTC chance"),
+            help=N_("The chance, for each token, that XTC removes the likeliest choices to surprise you; 0 is off."),
+            section=_EXPERT, minimum=0, maximum=1, step=0.05, advanced=True, special={0.0: _OFF},
+        ),
+    ] = 0.0
+    xtc_threshold: Annotated[
+        float,
+        Setting(
+            title=N_("XTC threshold"),
+            help=N_("XTC removes all tokens above this probability but the least likely of them; above 0.5 is off."),
+            section=_EXPERT, minimum=0, maximum=1, step=0.05, advanced=True,
+        ),
+    ] = 0.1
+    dynatemp_range: Annotated[
+        float,
+        Setting(
+            title=N_("Temperature range"),
+            help=N_("Lets the temperature move this far up and down with how unsure the model is; 0 is off."),
+            section=_EXPERT, minimum=0, maximum=10, step=0.05, advanced=True, special={0.0: _OFF},
+        ),
+    ] = 0.0
+    dynatemp_exponent: Annotated[
+        float,
+        Setting(
+            title=N_("Temperature curve"),
+            help=N_("How the moving temperature follows the model's doubt; 1 is a straight line."),
+            section=_EXPERT, minimum=0, maximum=10, exclusive_minimum=True, step=0.1, advanced=True,
+        ),
+    ] = 1.0
+    mirostat: Annotated[
+        Literal["0", "1", "2"],
+        Setting(
+            title=N_("Mirostat"),
+            help=N_("Steers the surprise of the text to a target, in place of the filters; versions 1 and 2."),
+            section=_EXPERT, advanced=True, labels={"0": _OFF, "1": N_("version 1"), "2": N_("version 2")},
+        ),
+    ] = "0"
+    mirostat_tau: Annotated[
+        float,
+        Setting(
+            title=N_("Mirostat target"),
+            help=N_("The surprise that Mirostat aims at; lower is more focused."),
+            section=_EXPERT, minimum=0, maximum=20, step=0.1, advanced=True,
+        ),
+    ] = 5.0
+    mirostat_eta: Annotated[
+        float,
+        Setting(
+            title=N_("Mirostat rate"),
+            help=N_("How fast Mirostat corrects itself."),
+            section=_EXPERT, minimum=0, maximum=1, step=0.01, advanced=True,
+        ),
+    ] = 0.1
+    adaptive_p_target: Annotated[
+        float,
+        Setting(
+            title=N_("Adaptive-p target"),
+            help=N_("Favours tokens near this probability, in place of the plain draw."),
+            section=_EXPERT, minimum=0, maximum=1, step=0.05, advanced=True, special={-1.0: _OFF},
+        ),
+    ] = -1.0
+    adaptive_p_decay: Annotated[
+        float,
+        Setting(
+            title=N_("Adaptive-p memory"),
+            help=N_("How long adaptive-p remembers: its average spans about 1/(1 - this) tokens."),
+            section=_EXPERT, minimum=0, maximum=0.99, step=0.01, advanced=True,
+        ),
+    ] = 0.9
+
+    @property
+    def greedy(self) -> bool:
+        """True where the likeliest token is always taken."""
+        return self.temperature == 0
+
+    @classmethod
+    def title(cls) -> str:
+        return _("Sampling")
+
+
+class LoadParams(SettingsGroup, frozen=True):
+    """How a model is loaded. Takes effect when the model is loaded anew."""
+
+    context_length: Annotated[
+        int,
+        Setting(
+            title=N_("Context length"),
+            help=N_("How many tokens of the conversation the model can see at once; more needs more memory."),
+            section=_MEMORY, unit=N_("tokens"), minimum=16, maximum=16_777_216, step=1024, applies=Applies.RELOAD,
+            special={0: N_("the model's own, at most 4,096")},
+        ),
+    ] = 0
+    kv_type_k: Annotated[
+        KVType,
+        Setting(
+            title=N_("K cache type"),
+            help=N_("The number format of the cached keys; q8_0 halves the memory of f16 at almost no loss."),
+            section=_MEMORY, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = "f16"
+    kv_type_v: Annotated[
+        KVType,
+        Setting(
+            title=N_("V cache type"),
+            help=N_("The number format of the cached values; a quantized one needs flash attention."),
+            section=_MEMORY, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = "f16"
+    flash_attention: Annotated[
+        Literal["auto", "on", "off"],
+        Setting(
+            title=N_("Flash attention"),
+            help=N_("A faster way to compute attention that needs less memory."),
+            section=_MEMORY, applies=Applies.RELOAD, advanced=True,
+            labels={"auto": N_("automatic"), "on": N_("on"), "off": N_("off")},
+        ),
+    ] = "auto"
+    swa_full: Annotated[
+        bool,
+        Setting(
+            title=N_("Full cache for sliding windows"),
+            help=N_("Models that look back only a window keep everything: more memory, but edits far back are quick."),
+            section=_MEMORY, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = False
+    mmap: Annotated[
+        bool,
+        Setting(
+            title=N_("Map the file"),
+            help=N_("Reads the model from disk as it is needed; off reads all of it into memory first."),
+            section=_MEMORY, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = True
+    mlock: Annotated[
+        bool,
+        Setting(
+            title=N_("Keep in memory"),
+            help=N_("Forbids the system to move the model out of memory; fails where the system does not allow it."),
+            section=_MEMORY, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = False
+    threads: Annotated[
+        int,
+        Setting(
+            title=N_("Threads"),
+            help=N_("How many processor cores write the answer."),
+            section=_SPEED, minimum=1, maximum=1024, step=1, applies=Applies.RELOAD, advanced=True,
+            special={0: N_("one for each physical core")},
+        ),
+    ] = 0
+    prompt_threads: Annotated[
+        int,
+        Setting(
+            title=N_("Prompt threads"),
+            help=N_("How many processor cores read the prompt."),
+            section=_SPEED, minimum=1, maximum=1024, step=1, applies=Applies.RELOAD, advanced=True,
+            special={0: N_("the same as threads")},
+        ),
+    ] = 0
+    batch: Annotated[
+        int,
+        Setting(
+            title=N_("Batch"),
+            help=N_("How many tokens of the prompt are handed over at once; progress is shown after each batch."),
+            section=_SPEED, unit=N_("tokens"), minimum=1, maximum=1_048_576, step=128, applies=Applies.RELOAD,
+            advanced=True,
+        ),
+    ] = 2048
+    micro_batch: Annotated[
+        int,
+        Setting(
+            title=N_("Micro-batch"),
+            help=N_("How many tokens of the prompt are computed at once; more is faster and needs more memory."),
+            section=_SPEED, unit=N_("tokens"), minimum=1, maximum=1_048_576, step=128, applies=Applies.RELOAD,
+            advanced=True,
+        ),
+    ] = 512
+    gpu_layers: Annotated[
+        int,
+        Setting(
+            title=N_("Layers on the graphics card"),
+            help=N_("How many layers the graphics card computes; without one, all run on the processor."),
+            section=_GPU, minimum=0, maximum=10_000, step=1, applies=Applies.RELOAD, advanced=True,
+            special={-1: N_("all that fit")},
+        ),
+    ] = -1
+    kv_on_gpu: Annotated[
+        bool,
+        Setting(
+            title=N_("Cache on the graphics card"),
+            help=N_("Keeps the cache beside the layers that use it; off saves graphics memory and is slower."),
+            section=_GPU, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = True
+
+    @classmethod
+    def title(cls) -> str:
+        return _("Loading")
+
+    def check_together(self) -> None:
+        if self.flash_attention == "off" and self.kv_type_v in QUANTIZED_KV_TYPES:
+            allowed = _("f32, f16 or bf16 while flash attention is off")
+            raise BadSetting(field_of(LoadParams, "kv_type_v"), self.kv_type_v, allowed)
+
+
+class AppSettings(SettingsGroup, frozen=True):
+    """The window's own settings. Take effect at once."""
+
+    language: Annotated[
+        Literal["system", "en", "zh_CN"],
+        Setting(
+            title=N_("Language"),
+            help=N_("The language of the window and of messages."),
+            section=N_("Appearance"), applies=Applies.NOW,
+            labels={"system": N_("as the system"), "en": "English", "zh_CN": "简体中文"},
+        ),
+    ] = "system"
+    theme: Annotated[
+        Literal["system", "light", "dark"],
+        Setting(
+            title=N_("Theme"),
+            help=N_("Light or dark colours."),
+            section=N_("Appearance"), applies=Applies.NOW,
+            labels={"system": N_("as the system"), "light": N_("light"), "dark": N_("dark")},
+        ),
+    ] = "system"
+    model: Annotated[
+        str,
+        Setting(
+            title=N_("Model"),
+            help=N_("The model that is loaded when Quern starts: a path, a name in the library, or “starter”."),
+            section=N_("Start"), applies=Applies.NOW,
+        ),
+    ] = "starter"
+    load_at_start: Annotated[
+        bool,
+        Setting(
+            title=N_("Load at start"),
+            help=N_("Loads the model when Quern starts, so that the first answer comes sooner."),
+            section=N_("Start"), applies=Applies.NOW,
+        ),
+    ] = True
+
+    @classmethod
+    def title(cls) -> str:
+        return _("Application")
+
+
+GROUPS: tuple[type[SettingsGroup], ...] = (AppSettings, SamplingParams, LoadParams)

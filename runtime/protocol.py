@@ -1,0 +1,233 @@
+"""The engine process's language: one JSON object a line, commands in, events out. Knows no engine and no Qt.
+
+Every command carries an `id` chosen by the parent, and every event repeats the id of the command it answers, so that
+a late event can never land in the wrong answer. A command is answered by exactly one closing event:
+`Load` by `Loaded`, `Generate` by `Finished`, `Tokenize` by `Tokenized`, `CountTokens` by `TokensCounted`,
+`Unload` by `Unloaded`; any of them by `Failed`. `Stop` names the id of the `Generate` or `Load` it ends and has no
+answer of its own. The child says `Hello` once, before all else, and exits when its stdin closes.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from runtime.errors import ErrorInfo
+from runtime.messages import Message
+from runtime.params import LoadParams, SamplingParams
+
+VERSION = 1
+
+
+class FinishReason(enum.StrEnum):
+    """Why an answer ended."""
+
+    END = "end"  # the model said so
+    STOP_TEXT = "stop_text"  # one of the stop texts appeared
+    LENGTH = "length"  # max_tokens reached
+    CONTEXT = "context"  # no room is left in the context
+    STOPPED = "stopped"  # the person pressed Stop
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one answer cost. Times are seconds; `prompt_tokens = cached_tokens + evaluated_tokens`."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    evaluated_tokens: int = 0
+    generated_tokens: int = 0
+    prompt_seconds: float = 0.0
+    generation_seconds: float = 0.0
+    context_used: int = 0
+    context_length: int = 0
+    reuse_note: str = ""  # why the prompt had to be read again; empty where the cache was used as far as possible
+
+    @property
+    def prompt_speed(self) -> float:
+        """Prompt tokens read a second; 0 where none were read."""
+        return self.evaluated_tokens / self.prompt_seconds if self.prompt_seconds > 0 else 0.0
+
+    @property
+    def generation_speed(self) -> float:
+        """Tokens written a second. The first token comes out of reading the prompt and is not counted."""
+        steps = self.generated_tokens - 1
+        return steps / self.generation_seconds if steps > 0 and self.generation_seconds > 0 else 0.0
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A loaded model and the engine that holds it."""
+
+    engine: str  # "llama" or "native"
+    build: str = ""
+    path: str = ""
+    name: str = ""
+    architecture: str = ""
+    description: str = ""
+    size_bytes: int = 0
+    n_params: int = 0
+    n_vocab: int = 0
+    context_length: int = 0
+    trained_context: int = 0
+    kv_type_k: str = ""
+    kv_type_v: str = ""
+    flash_attention: bool = False
+    threads: int = 0
+    devices: tuple[str, ...] = ()
+    has_template: bool = False
+    memory_bytes: int = 0  # model, cache and compute buffers, as the library reports them
+    load_seconds: float = 0.0
+    notes: tuple[str, ...] = ()  # what was corrected while loading, in words for the person
+
+
+class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer asked for: a conversation through the chat template, or a raw `prompt` without one.
+
+    With `continue_last`, the last message is an answer that was cut, and the model goes on with it.
+    """
+
+    messages: tuple[Message, ...] = ()
+    prompt: str | None = None
+    continue_last: bool = False
+    sampling: SamplingParams = SamplingParams()
+
+
+# --- commands ---------------------------------------------------------------------------------------------------
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Base of what the parent sends."""
+
+    id: int
+
+
+class Load(Command, tag="load"):
+    path: str
+    params: LoadParams = LoadParams()
+    language: str = "en"
+
+
+class Generate(Command, tag="generate"):
+    request: GenerationRequest
+
+
+class Stop(Command, tag="stop"):
+    """Ends the generation or the load with this id; unknown ids are ignored (it may have ended by itself)."""
+
+
+class Tokenize(Command, tag="tokenize"):
+    text: str
+    special: bool = False  # whether control tokens written in the text are recognised
+
+
+class CountTokens(Command, tag="count_tokens"):
+    """Counts the tokens of a conversation through the template; answered also while an answer runs."""
+
+    messages: tuple[Message, ...]
+
+
+class Unload(Command, tag="unload"):
+    pass
+
+
+AnyCommand = Load | Generate | Stop | Tokenize | CountTokens | Unload
+
+# --- events -----------------------------------------------------------------------------------------------------
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Base of what the child sends; `id` is that of the command answered."""
+
+    id: int
+
+
+class Hello(Event, tag="hello"):
+    version: int = VERSION
+    pid: int = 0
+
+
+class LoadProgress(Event, tag="load_progress"):
+    fraction: float
+
+
+class Loaded(Event, tag="loaded"):
+    info: EngineInfo
+
+
+class PromptProgress(Event, tag="prompt_progress"):
+    """`done` of `total` prompt tokens are in the cache, `cached` of them from before."""
+
+    done: int
+    total: int
+    cached: int = 0
+
+
+class TextDelta(Event, tag="text"):
+    """New text, always whole characters. `n_tokens` is how many tokens the answer has so far."""
+
+    text: str
+    n_tokens: int
+
+
+class ContextTrimmed(Event, tag="context_trimmed"):
+    """Messages that no longer fit were left out of the prompt: their positions in the request."""
+
+    dropped: tuple[int, ...]
+
+
+class Finished(Event, tag="finished"):
+    """Closes a generation. `seed` is the one used."""
+
+    reason: FinishReason
+    usage: Usage
+    seed: int = 0
+    stop_text: str = ""
+
+
+class Tokenized(Event, tag="tokenized"):
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+
+
+class TokensCounted(Event, tag="tokens_counted"):
+    """`per_message` counts what each message adds, the template's marks included; `total` is the whole prompt."""
+
+    total: int
+    per_message: tuple[int, ...] = ()
+
+
+class Unloaded(Event, tag="unloaded"):
+    pass
+
+
+class Failed(Event, tag="failed"):
+    """Closes a command that could not be done. Text that was streamed before stays valid."""
+
+    error: ErrorInfo
+
+
+AnyEvent = (
+    Hello | LoadProgress | Loaded | PromptProgress | TextDelta | ContextTrimmed | Finished
+    | Tokenized | TokensCounted | Unloaded | Failed
+)  # fmt: skip
+GenerationEvent = PromptProgress | TextDelta | ContextTrimmed | Finished
+
+_commands: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyCommand)
+_events: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_line(message: Command | Event) -> bytes:
+    """Returns one line, newline included. JSON escapes every newline inside, so a line is always one message."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_command(line: bytes) -> Any:
+    """Returns an `AnyCommand`. Raises `msgspec.DecodeError` (`ValidationError` for the wrong shape)."""
+    return _commands.decode(line)
+
+
+def decode_event(line: bytes) -> Any:
+    """Returns an `AnyEvent`. Raises `msgspec.DecodeError` (`ValidationError` for the wrong shape)."""
+    return _events.decode(line)
