@@ -1,0 +1,35 @@
+"""What every test stands on: offscreen Qt, a home of its own, English, and no network."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ["LANGUAGE"] = os.environ["LC_ALL"] = "C.UTF-8"
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(autouse=True)
+def quern_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh folder for settings, chats and models, so that no test sees a person's own."""
+    home = tmp_path / "quern-home"
+    monkeypatch.setenv("QUERN_HOME", str(home))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting anywhere but to this machine fails the test."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            host = address[0] if isinstance(address, tuple) else ""
+            assert host in {"127.0.0.1", "::1", "localhost"}, f"a test tried to reach {address}"
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
