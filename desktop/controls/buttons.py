@@ -1,0 +1,143 @@
+"""Buttons and labels in our look. They take their colours from the theme, again whenever it changes."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtGui import QFontMetrics, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtWidgets import QComboBox, QLabel, QPushButton, QSizePolicy, QStyleOptionComboBox, QStylePainter, QToolButton, QWidget
+
+from desktop import icons
+from desktop.theme import Size, Space, current_theme
+
+_RETINT = (QEvent.Type.StyleChange, QEvent.Type.DevicePixelRatioChange)
+
+
+class IconButton(QToolButton):
+    """A square button with one of our drawings; `label` is its accessible name and its tooltip."""
+
+    def __init__(self, name: str, label: str, parent: QWidget | None = None, *, tone: str = "quiet") -> None:
+        super().__init__(parent)
+        self._name, self._tone = name, tone
+        self.setIconSize(QSize(Size.ICON, Size.ICON))
+        self.setFixedSize(Size.BUTTON, Size.BUTTON)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.describe(label)
+        self._tint()
+
+    def describe(self, label: str, shortcut: QKeySequence | None = None) -> None:
+        """Sets what the button says of itself."""
+        self.setAccessibleName(label)
+        keys = shortcut.toString(QKeySequence.SequenceFormat.NativeText) if shortcut else ""
+        self.setToolTip(f"{label}  {keys}" if keys else label)
+
+    def draw(self, name: str, *, tone: str | None = None) -> None:
+        """Shows another drawing in the same place and size."""
+        self._name, self._tone = name, tone or self._tone
+        self._tint()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in _RETINT:
+            self._tint()
+
+    def _tint(self) -> None:
+        theme = current_theme()
+        self.setIcon(icons.icon(self._name, theme, colour=getattr(theme, self._tone)))
+
+
+class Button(QPushButton):
+    """A button with words. `kind` is "", "primary", "plain" or "link"; the drawing before the words is optional."""
+
+    def __init__(self, text: str, parent: QWidget | None = None, *, kind: str = "", icon: str = "") -> None:
+        super().__init__(text, parent)
+        self._icon_name = icon
+        self.setProperty("kind", kind)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setIconSize(QSize(Size.ICON, Size.ICON))
+        self._tint()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in _RETINT:
+            self._tint()
+
+    def _tint(self) -> None:
+        if self._icon_name:
+            theme = current_theme()
+            colour = theme.on_accent if self.property("kind") == "primary" else theme.quiet
+            self.setIcon(icons.icon(self._icon_name, theme, colour=colour))
+
+
+class Words(QLabel):
+    """Plain text that wraps; never read as markup. `tone` names a colour: "", "quiet", "good", "caution", "bad"."""
+
+    def __init__(self, text: str = "", parent: QWidget | None = None, *, tone: str = "", wrap: bool = True) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(wrap)
+        self.setText(text)
+        self.set_tone(tone)
+
+    def set_tone(self, tone: str) -> None:
+        """Changes the colour."""
+        if self.property("tone") != tone:
+            self.setProperty("tone", tone)
+            self.style().polish(self)
+
+
+class ElidedWords(QLabel):
+    """One line of plain text that ends in an ellipsis where the room ends; the whole text is its tooltip."""
+
+    def __init__(self, text: str = "", parent: QWidget | None = None, *, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
+        super().__init__(parent)
+        self._whole, self._mode = "", mode
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.set_whole(text)
+
+    def set_whole(self, text: str) -> None:
+        """Sets the text; line breaks become spaces."""
+        self._whole = " ".join(text.split())
+        self.setAccessibleName(self._whole)
+        self._fit()
+
+    def resizeEvent(self, event: object) -> None:
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        self._fit()
+
+    def sizeHint(self) -> QSize:
+        metrics = QFontMetrics(self.font())
+        return QSize(metrics.horizontalAdvance(self._whole) + Space.TINY, metrics.height())
+
+    def _fit(self) -> None:
+        shown = QFontMetrics(self.font()).elidedText(self._whole, self._mode, max(self.width(), 1))
+        self.setText(shown)
+        self.setToolTip("" if shown == self._whole else self._whole)
+
+
+class Choice(QComboBox):
+    """A drop-down in our look. The wheel scrolls the panel around it instead of changing the value by accident."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+
+    def wheelEvent(self, event: object) -> None:
+        event.ignore()  # type: ignore[attr-defined]
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QStylePainter(self)
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        painter.drawComplexControl(self.style().ComplexControl.CC_ComboBox, option)
+        painter.drawControl(self.style().ControlElement.CE_ComboBoxLabel, option)
+        self._draw_arrow(painter)
+
+    def _draw_arrow(self, painter: QPainter) -> None:
+        side = Size.ICON - Space.TINY
+        theme = current_theme()
+        colour = theme.quiet if self.isEnabled() else theme.disabled
+        picture = icons.pixmap("chevron_down", colour, size=side, ratio=self.devicePixelRatioF())
+        left = Space.TINY if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else self.width() - side - Space.TINY
+        painter.drawPixmap(left, (self.height() - side) // 2, picture)
