@@ -1,0 +1,487 @@
+"""Chat templates: the Jinja programs inside model files that write a conversation the way the model was trained.
+
+Renders what transformers' `apply_chat_template` renders, byte for byte, in a closed sandbox. A template is a stranger's
+program and may never end: whatever comes out of a model file is rendered through `render.py`, in a child with limits.
+Knows no process, no token and no model.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import Any, ClassVar, NoReturn
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
+import jinja2.sandbox
+import jinja2.utils
+
+from runtime.control_text import unused_character
+from runtime.errors import UserError
+from runtime.messages import Message, Role
+from runtime.text import _
+
+SOURCE_LIMIT = 1_000_000  # characters; the longest templates of public models have some 30,000
+OUTPUT_LIMIT = 8_000_000  # characters, on top of four times the conversation's own
+
+_PROBE = "Chat template probe"
+_METADATA_KEY = "tokenizer.chat_template"
+
+
+# --- what can go wrong ------------------------------------------------------------------------------------------
+
+
+class ChatTemplateError(UserError):
+    """Base of these errors. `arguments` are the constructor's, so that a parent process can raise the same error."""
+
+    code = "chat_template"
+
+    def __init__(self, title: str, message: str, hint: str, *, details: str = "", arguments: tuple[Any, ...]) -> None:
+        super().__init__(title, message, hint, details=details)
+        self.arguments = arguments
+
+
+def _another_way() -> str:
+    return _("Choose another template for this model, or raw completion, which needs none.")
+
+
+class NoTemplate(ChatTemplateError):
+    """The model has no template, or none of the wanted name."""
+
+    code = "no_template"
+
+    def __init__(self, wanted: str = "") -> None:
+        title = _("This model has no chat template named “{name}”.") if wanted else _("This model has no chat template.")
+        super().__init__(
+            title.format(name=printable(wanted)),
+            _("Without one it is unknown how to write a conversation for this model."),
+            _("Choose a template for this model, or raw completion, which needs none."),
+            arguments=(wanted,),
+        )
+
+
+class TemplateChoiceNeeded(ChatTemplateError):
+    """The model has several templates, and none of them is the default one."""
+
+    code = "template_choice"
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(
+            _("This model has several chat templates, and none is marked as the default."),
+            _("Its templates: {names}.").format(names=", ".join(map(printable, self.names))),
+            _("Choose one of them for this model."),
+            arguments=(self.names,),
+        )
+
+
+class TemplateBroken(ChatTemplateError):
+    """The template does not parse, or fails while it renders. `line` counts from 1; 0 where it is unknown."""
+
+    code = "template_broken"
+
+    def __init__(self, reason: str, line: int = 0) -> None:
+        self.line = line
+        where = _("Line {line}: {reason}") if line else "{reason}"
+        super().__init__(
+            _("This model's chat template is broken."),
+            where.format(line=line, reason=printable(reason, 500)),
+            _another_way(),
+            arguments=(reason, line),
+        )
+
+
+class TemplateRefused(ChatTemplateError):
+    """The template itself refuses the conversation; `refusal` is what it says."""
+
+    code = "template_refused"
+
+    def __init__(self, refusal: str) -> None:
+        self.refusal = printable(refusal, 500)
+        super().__init__(
+            _("This model's chat template refuses the conversation."),
+            _("It says: “{refusal}”").format(refusal=self.refusal),
+            _("Change the messages it complains about, choose another template, or use raw completion."),
+            arguments=(refusal,),
+        )
+
+
+class TemplateTooLarge(ChatTemplateError):
+    """The template, or what it writes, is beyond all use."""
+
+    code = "template_too_large"
+
+    def __init__(self, what: str, limit: int) -> None:
+        reasons = {
+            "source": _("It is longer than {limit} characters."),
+            "output": _("It wrote more than {limit} characters."),
+            "memory": _("It needs more than {limit} bytes of memory."),
+        }
+        super().__init__(
+            _("This model's chat template is too large."),
+            reasons[what].format(limit=f"{limit:,}"),
+            _another_way(),
+            details=what,
+            arguments=(what, limit),
+        )
+
+
+class TemplateTimeout(ChatTemplateError):
+    """Rendering did not end in time."""
+
+    code = "template_timeout"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            _("This model's chat template does not come to an end."),
+            _("It was stopped after {seconds} seconds.").format(seconds=f"{seconds:g}"),
+            _another_way(),
+            arguments=(seconds,),
+        )
+
+
+class CannotContinue(ChatTemplateError):
+    """The template leaves the end of the last answer out, so that there is nothing to go on from."""
+
+    code = "template_cannot_continue"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("This answer cannot be continued."),
+            _("The model's chat template leaves the end of the answer out."),
+            _("Let the answer be written anew instead."),
+            arguments=(),
+        )
+
+
+def printable(text: str, limit: int = 60) -> str:
+    """Returns text from a model file fit for a message: one line, nothing invisible, at most `limit` characters."""
+    shown = "".join(char if char.isprintable() else " " for char in text[: limit + 1]).strip()
+    return shown if len(shown) <= limit else shown[:limit] + "…"
+
+
+# --- the sandbox ------------------------------------------------------------------------------------------------
+
+
+class _Refusal(jinja2.TemplateError):
+    """What `raise_exception` raises, told apart from the template's own faults."""
+
+
+class _MissingToken(jinja2.Undefined):
+    """A token that the model does not have: undefined, but an empty text where the template adds something to it."""
+
+    def __add__(self, other: str) -> str:
+        return other
+
+    __radd__ = __add__
+
+
+class _Dict:
+    """The `dict` of templates: builds dictionaries, without the type's other attributes."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
+        return dict.fromkeys(keys, value)
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """A namespace that stores no name with an underscore in front."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N805 - a template may pass `self=`, as in Jinja's own
+        namespace, values = args[0], dict(*args[1:], **kwargs)
+        for name in values:
+            _public(name)
+        jinja2.utils.Namespace.__init__(namespace, values)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(_public(name), value)
+
+
+class _Generation(jinja2.ext.Extension):
+    """`{% generation %}…{% endgeneration %}` marks what to train on; for rendering it is only a scope."""
+
+    tags: ClassVar[set[str]] = {"generation"}
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.Scope(body, lineno=line)
+
+
+def _public(name: str) -> str:
+    if isinstance(name, str) and name.startswith("_"):
+        raise jinja2.exceptions.SecurityError(f"a namespace cannot hold {name!r}")
+    return name
+
+
+def _raise_exception(message: object) -> NoReturn:
+    raise _Refusal(str(message))
+
+
+def _to_json(
+    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _environment() -> jinja2.Environment:
+    # The options are transformers'. No loader: a template can neither include nor import a file.
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals.update(raise_exception=_raise_exception, dict=_Dict(), namespace=_Namespace)
+    return environment
+
+
+# --- one template -----------------------------------------------------------------------------------------------
+
+
+class ChatTemplate:
+    """A compiled template. `bos` and `eos` are the texts of the model's tokens, empty where it has none.
+
+    Raises `TemplateBroken` where the source does not parse, `TemplateTooLarge` where it is too long.
+    """
+
+    def __init__(self, source: str, *, bos: str = "", eos: str = "", name: str = "default") -> None:
+        if len(source) > SOURCE_LIMIT:
+            raise TemplateTooLarge("source", SOURCE_LIMIT)
+        self.source, self.name = source, name
+        self._tokens = {"bos_token": bos or _MissingToken(), "eos_token": eos or _MissingToken()}
+        self._environment = _environment()
+        try:
+            self._template = self._environment.from_string(source)
+        except Exception as error:
+            raise _as_template_error(error) from error
+
+    def render(
+        self,
+        messages: tuple[Message, ...],
+        *,
+        add_generation_prompt: bool = True,
+        continue_last: bool = False,
+        variables: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
+    ) -> str:
+        """Returns the conversation as the template writes it, without fallbacks (`render_turns` has them).
+
+        With `continue_last` the text ends where the last message ends, and the template is not asked for the opening
+        of a new answer. `variables` are the template's own switches, as in `enable_thinking`. `now` is what
+        `strftime_now` tells. Raises `TemplateBroken`, `TemplateRefused`, `TemplateTooLarge`, `CannotContinue`.
+        """
+        context = dict(variables or {}, now=now or datetime.now(), add_generation_prompt=add_generation_prompt)
+        if not messages:
+            raise ValueError("a conversation has at least one message")
+        if continue_last:
+            return self._up_to_last_content(messages, context)
+        return self._run(messages, context)
+
+    @cached_property
+    def ignores_system(self) -> bool:
+        """Whether a system prompt vanishes without a word."""
+        turn = Message(Role.USER, "Hello")
+        alone, prompted = self._try((turn,)), self._try((Message(Role.SYSTEM, _PROBE), turn))
+        return alone is not None and alone == prompted
+
+    @cached_property
+    def _wants_parts(self) -> bool:
+        """Whether contents have to be lists of parts, as in `[{"type": "text", "text": …}]`."""
+        turn = (Message(Role.USER, _PROBE),)
+        plain, parts = self._try(turn), self._try(turn, in_parts=True)
+        return _PROBE not in (plain or "") and _PROBE in (parts or "") and "'type'" not in (parts or "")
+
+    def _try(self, messages: tuple[Message, ...], *, in_parts: bool = False) -> str | None:
+        context = {"now": datetime(2000, 1, 1), "add_generation_prompt": True}
+        try:
+            return self._run(messages, context, in_parts=in_parts)
+        except ChatTemplateError:
+            return None
+
+    def _run(self, messages: tuple[Message, ...], context: dict[str, Any], *, in_parts: bool | None = None) -> str:
+        in_parts = self._wants_parts if in_parts is None else in_parts
+        limit = OUTPUT_LIMIT + 4 * sum(len(message.content) for message in messages)
+        now: datetime = context["now"]
+        values = self._tokens | {key: value for key, value in context.items() if key != "now"}
+        values |= {
+            "messages": [_for_template(message, in_parts) for message in messages],
+            "tools": None,
+            "documents": None,
+            "strftime_now": now.strftime,
+        }
+        try:
+            return "".join(_up_to(limit, self._template.generate(values)))
+        except ChatTemplateError:
+            raise
+        except Exception as error:
+            raise _as_template_error(error) from error
+
+    def _up_to_last_content(self, messages: tuple[Message, ...], context: dict[str, Any]) -> str:
+        mark = unused_character(self.source + "".join(message.content for message in messages))
+        # The space tells whether the template strips contents: then the answer's own trailing space goes as well.
+        marked = Message(messages[-1].role, messages[-1].content + mark + " ")
+        text = self._run((*messages[:-1], marked), context | {"add_generation_prompt": False})
+        end = text.rfind(mark)
+        if end < 0:
+            raise CannotContinue
+        return text[:end] if text.startswith(" ", end + 1) else text[:end].rstrip()
+
+
+def _for_template(message: Message, in_parts: bool) -> dict[str, Any]:
+    content = [{"type": "text", "text": message.content}] if in_parts else message.content
+    return {"role": message.role.value, "content": content}
+
+
+def _up_to(limit: int, pieces: Iterator[str]) -> Iterator[str]:
+    written = 0
+    for piece in pieces:
+        written += len(piece)
+        if written > limit:
+            raise TemplateTooLarge("output", limit)
+        yield piece
+
+
+def _as_template_error(error: Exception) -> ChatTemplateError:
+    if isinstance(error, _Refusal):
+        return TemplateRefused(str(error))
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return TemplateBroken(error.message or "", error.lineno)
+    if isinstance(error, RecursionError):
+        return TemplateBroken(_("It calls itself without end."), _line_of(error.__traceback__))
+    return TemplateBroken(str(error) or type(error).__name__, _line_of(error.__traceback__))
+
+
+def _line_of(traceback: TracebackType | None) -> int:
+    """Returns the template's own line that failed (Jinja names the file `<template>`); 0 where there is none."""
+    line = 0
+    while traceback:
+        if traceback.tb_frame.f_code.co_filename == "<template>":
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+# --- conversations that a template cannot take as they are ------------------------------------------------------
+
+
+class RenderNote(enum.StrEnum):
+    """What was changed in a conversation so that the template takes it."""
+
+    SYSTEM_FOLDED = "system_folded"
+    TURNS_JOINED = "turns_joined"
+
+    @property
+    def sentence(self) -> str:
+        """What to tell the person, translated."""
+        return {
+            RenderNote.SYSTEM_FOLDED: _(
+                "This model's chat template has no place for a system prompt; it was put before the next message."
+            ),
+            RenderNote.TURNS_JOINED: _(
+                "This model's chat template wants question and answer to alternate; messages of the same side were joined."
+            ),
+        }[self]
+
+
+Turns = tuple[tuple[Message, ...], tuple[RenderNote, ...]]
+
+
+def render_turns(
+    template: ChatTemplate, messages: tuple[Message, ...], **options: Any
+) -> tuple[str, tuple[RenderNote, ...]]:
+    """Returns the rendered conversation and what had to be changed for it. `options` are those of `render`.
+
+    Blank system prompts are left out. Where the template ignores system prompts, or refuses the conversation, it is
+    offered with system prompts folded into the next message of the person and then with neighbours joined. Raises
+    the template's first error where nothing helps.
+    """
+    first: ChatTemplateError | None = None
+    for turns, notes in _offers(template, messages):
+        try:
+            return template.render(turns, **options), notes
+        except (TemplateRefused, TemplateBroken) as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _offers(template: ChatTemplate, messages: tuple[Message, ...]) -> Iterator[Turns]:
+    """Yields the conversation as it is, then folded, joined, or both, as far as these differ."""
+    whole = _without_blank_system(messages)
+    folded = _folded(whole)
+    seen = []
+    for turns, notes in (
+        (whole, ()),
+        (folded, (RenderNote.SYSTEM_FOLDED,)),
+        (_joined(whole), (RenderNote.TURNS_JOINED,)),
+        (_joined(folded), (RenderNote.SYSTEM_FOLDED, RenderNote.TURNS_JOINED)),
+    ):
+        loses_system = template.ignores_system and any(turn.role is Role.SYSTEM for turn in turns)
+        if turns not in seen and not loses_system:
+            seen.append(turns)
+            yield turns, notes
+
+
+def _without_blank_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    kept = tuple(turn for turn in messages if turn.role is not Role.SYSTEM or turn.content.strip())
+    return kept or messages
+
+
+def _folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    turns: list[Message] = []
+    pending: list[str] = []
+    for turn in messages:
+        if turn.role is Role.SYSTEM:
+            pending.append(turn.content)
+            continue
+        if pending:
+            own = [turn.content] if turn.role is Role.USER else []
+            turns.append(Message(Role.USER, "\n\n".join(pending + own)))
+            pending = []
+            if own:
+                continue
+        turns.append(turn)
+    return (*turns, *([Message(Role.USER, "\n\n".join(pending))] if pending else []))
+
+
+def _joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    turns: list[Message] = []
+    for turn in messages:
+        if turns and turns[-1].role is turn.role:
+            turn = Message(turn.role, f"{turns.pop().content}\n\n{turn.content}")
+        turns.append(turn)
+    return tuple(turns)
+
+
+# --- which template ---------------------------------------------------------------------------------------------
+
+
+def templates_in(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the templates of a GGUF file by name; the one without a name is called "default"."""
+    return {
+        key.removeprefix(_METADATA_KEY).removeprefix(".") or "default": source
+        for key, source in metadata.items()
+        if (key == _METADATA_KEY or key.startswith(_METADATA_KEY + ".")) and isinstance(source, str) and source.strip()
+    }
+
+
+def choose_template(named: Mapping[str, str], wanted: str = "") -> tuple[str, str]:
+    """Returns name and source: the wanted one, else the default one, else the only one.
+
+    Raises `NoTemplate` where there is none (of that name), `TemplateChoiceNeeded` where several are left.
+    """
+    if wanted and wanted not in named:
+        raise NoTemplate(wanted)
+    if not named:
+        raise NoTemplate
+    name = wanted or ("default" if "default" in named else next(iter(named)))
+    if not wanted and name != "default" and len(named) > 1:
+        raise TemplateChoiceNeeded(named)
+    return name, named[name]
