@@ -43,6 +43,7 @@ class UnwritablePlace(UserError):
             _("Make room or give permission there, or set QUERN_HOME to a folder that can be written."),
         )
         self.path = path
+        self.reason = reason
 
 
 class NoHome(UserError):

@@ -1,0 +1,114 @@
+"""What the chat store takes and gives. Knows neither SQL nor Qt. All times are seconds since 1970 in UTC."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from runtime.errors import ErrorInfo
+from runtime.messages import Role
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class MessageState(StrEnum):
+    """How far a message got."""
+
+    DONE = "done"
+    WRITING = "writing"  # the answer is being streamed
+    STOPPED = "stopped"  # the person pressed Stop
+    CUT = "cut"  # the length limit or the context ended it; it can be continued
+    INTERRUPTED = "interrupted"  # the application ended while it was written
+    FAILED = "failed"  # `error` says why
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an answer was made: why it ended, what it cost, and with what it can be made again.
+
+    `usage` and `sampling` are plain JSON objects (`runtime.protocol.Usage`, changed `SamplingParams`), so that a
+    receipt from another version stays readable.
+    """
+
+    reason: str = ""
+    usage: dict[str, Any] = {}
+    seed: int = 0
+    sampling: dict[str, Any] = {}
+    engine: str = ""
+    build: str = ""
+    model_path: str = ""
+    dropped: int = 0  # messages left out of the prompt because they no longer fitted
+
+
+class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored message. `version` of `versions` counts its siblings under the same parent, from 1."""
+
+    id: str
+    chat_id: str
+    parent_id: str | None
+    role: Role
+    content: str
+    created: float
+    state: MessageState = MessageState.DONE
+    model: str = ""
+    receipt: Receipt | None = None
+    error: ErrorInfo | None = None
+    version: int = 1
+    versions: int = 1
+
+
+class ChatRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One chat without its messages. `leaf` is the last message of the branch that is shown."""
+
+    id: str
+    title: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    system_prompt: str = ""
+    draft: str = ""
+    leaf: str | None = None
+
+
+class OpenChat(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat and the messages of the branch that is shown, oldest first."""
+
+    chat: ChatRecord
+    messages: tuple[MessageRecord, ...] = ()
+
+
+class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the chat list. `snippet` is the start of the last message shown."""
+
+    id: str
+    title: str
+    updated: float
+    snippet: str
+
+
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a search matched: a message, or the chat's title where `message_id` is None."""
+
+    chat_id: str
+    title: str
+    message_id: str | None
+    snippet: str
+    updated: float
+
+
+def new_id() -> str:
+    """Returns a fresh id for a chat or a message. Ids are made by the caller, so that nobody waits for the disk."""
+    return uuid.uuid4().hex
+
+
+def now() -> float:
+    """Returns the time that is stored, in seconds since 1970, UTC."""
+    return time.time()
+
+
+def clean_text(text: str) -> str:
+    """Returns text that UTF-8 can hold: a lone surrogate (from a paste or a file name) becomes U+FFFD."""
+    return _SURROGATES.sub("�", text)
