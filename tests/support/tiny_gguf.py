@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ _CORPUS = (
     "they carried them home again. When the water was low the wheel stood still; then they talked about the weather, "
     "the harvest and the price of bread. What is the answer to this question? Nobody knows, said the miller, but "
     "there are some things that we could try before the winter comes. Hello there, how are you today? I am well, thank "
-    "you very much. One two three four five six seven eight nine ten. def main(): return values[index] for name in files."
+    "you very much. One two three four five six seven eight nine ten. def main(): "
+    "return values[index] for name in files."
 )
 
 
@@ -176,7 +178,7 @@ def _tiny_vocabulary() -> tuple[list[str], list[str]]:
     merges: list[str] = []
     words = [list(spelled(word.encode())) for word in re.findall(r" ?\w+| ?[^\s\w]+", _CORPUS)]
     while len(spelling) < 512:
-        pairs = Counter(pair for word in words for pair in zip(word, word[1:], strict=False))
+        pairs = Counter(pair for word in words for pair in pairwise(word))
         first, second = min(pairs, key=lambda pair: (-pairs[pair], pair))
         merges.append(f"{first} {second}")
         words = [_merged(word, first, second) for word in words]

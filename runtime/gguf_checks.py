@@ -1,0 +1,155 @@
+"""Holds a GGUF file's metadata against what models can be. Reads no file but for the vocabulary's entries.
+
+Besides plain contradictions, these are the cases in which llama.cpp ends the process instead of reporting an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runtime.gguf_reader import GgufArray, Lie, Value
+from runtime.text import _
+
+_MAX_LAYERS, _MAX_EXPERTS = 512, 1024  # llama.cpp's limits; it aborts beyond them
+_MAX_VOCABULARY = 1 << 19  # twice the largest that exists
+_ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+_TOKENS = "tokenizer.ggml.tokens"
+
+
+def check(metadata: Mapping[str, Value]) -> None:
+    """Raises `Lie` for the first contradiction between the keys."""
+    architecture = metadata.get("general.architecture")
+    if not isinstance(architecture, str) or not architecture.strip():
+        raise Lie(_("It does not name its architecture."))
+    if metadata.get("general.type", "model") == "model":
+        _check_shape(_Keys(metadata, architecture))
+    _check_tokens(metadata)
+
+
+def check_vocabulary(metadata: Mapping[str, Value]) -> None:
+    """Raises `Lie` where two tokens have the same text: llama.cpp aborts on them."""
+    tokens = metadata.get(_TOKENS, ())
+    assert isinstance(tokens, tuple | GgufArray)
+    seen: set[int] = set()  # hashes: the texts themselves may be long
+    for token, text in enumerate(tokens):
+        if hash(text) in seen and text:  # llama.cpp gives empty ones a name of their own
+            raise Lie(_("Its vocabulary holds {text} twice (id {id}).").format(text=repr(text)[:60], id=token))
+        seen.add(hash(text))
+
+
+class _Keys:
+    """An architecture's own keys."""
+
+    def __init__(self, metadata: Mapping[str, Value], architecture: str) -> None:
+        self._metadata = metadata
+        self._architecture = architecture
+
+    def get(self, key: str) -> Value | None:
+        return self._metadata.get(f"{self._architecture}.{key}")
+
+    def number(self, key: str, *, least: int = 0, most: int = 0xFFFF_FFFF) -> int | None:
+        """Returns a whole number, None where it is missing. Raises `Lie` outside the bounds and for other types."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if type(value) is not int:
+            raise Lie(_("“{key}” is not a whole number.").format(key=key))
+        if not least <= value <= most:
+            raise Lie(
+                _("“{key}” is {value}; possible are {least} to {most}.").format(
+                    key=key, value=f"{value:,}", least=f"{least:,}", most=f"{most:,}"
+                )
+            )
+        return value
+
+    def numbers(self, key: str, n_layers: int) -> tuple[int, ...]:
+        """Returns a whole number per layer; nothing where the key is missing."""
+        value = self.get(key)
+        if not isinstance(value, tuple):
+            one = self.number(key)
+            return () if one is None else (one,) * n_layers
+        if len(value) < n_layers or not all(type(n) is int and 0 <= n <= 0xFFFF_FFFF for n in value):
+            raise Lie(_("“{key}” does not hold a whole number for each of {n} layers.").format(key=key, n=n_layers))
+        return tuple(int(n) for n in value[:n_layers])
+
+
+def _check_shape(keys: _Keys) -> None:
+    n_layers = keys.number("block_count", least=1, most=_MAX_LAYERS) or 0
+    keys.number("nextn_predict_layers", most=n_layers)
+    keys.number("context_length")
+    d_model = keys.number("embedding_length", least=1)
+    for key in ("attention.key_length", "attention.value_length"):
+        keys.number(key, least=1, most=1 << 16)
+    _check_heads(keys, n_layers, d_model)
+    _check_experts(keys, n_layers)
+    scaling = keys.get("rope.scaling.type")
+    if scaling is not None and scaling not in _ROPE_SCALINGS:
+        raise Lie(_("It names the RoPE scaling {name}, which does not exist.").format(name=repr(scaling)[:60]))
+
+
+def _check_heads(keys: _Keys, n_layers: int, d_model: int | None) -> None:
+    heads = keys.numbers("attention.head_count", n_layers)
+    kv_heads = keys.numbers("attention.head_count_kv", n_layers) or heads
+    for n_heads, n_kv_heads in zip(heads, kv_heads, strict=False):
+        # Layers without attention have no heads of either kind.
+        if n_heads == 0 and n_kv_heads:
+            raise Lie(_("It has {kv} key and value heads and no query head.").format(kv=n_kv_heads))
+        if n_heads and n_kv_heads and n_heads % n_kv_heads:
+            raise Lie(_("Its {heads} query heads cannot share {kv} key and value heads.").format(
+                heads=n_heads, kv=n_kv_heads))  # fmt: skip
+        if n_heads and d_model and n_heads > d_model:
+            raise Lie(_("It claims {heads} heads in {width} numbers.").format(heads=f"{n_heads:,}", width=d_model))
+
+
+def _check_experts(keys: _Keys, n_layers: int) -> None:
+    n_experts = keys.number("expert_count", most=_MAX_EXPERTS) or 0
+    used = max(keys.numbers("expert_used_count", n_layers), default=0)
+    if used > n_experts or (n_experts and not used):
+        raise Lie(_("It uses {used} of {n} experts, which cannot be.").format(used=used, n=n_experts))
+    groups = keys.number("expert_group_count") or 0
+    if groups and (groups >= n_experts or n_experts % groups):
+        raise Lie(_("Its {n} experts cannot form {groups} groups.").format(n=n_experts, groups=groups))
+
+
+def _check_tokens(metadata: Mapping[str, Value]) -> None:
+    tokens = metadata.get(_TOKENS)
+    if tokens is None:
+        return
+    if not _is_list_of(tokens, str, "string"):
+        raise Lie(_("Its vocabulary is not a list of texts."))
+    n_vocab = _count(tokens)
+    if not 0 < n_vocab <= _MAX_VOCABULARY:
+        raise Lie(_("Its vocabulary has {n} tokens; no model has that many.").format(n=f"{n_vocab:,}"))
+    for key in ("tokenizer.ggml.scores", "tokenizer.ggml.token_type"):
+        if key in metadata and _count(metadata[key]) != n_vocab:
+            raise Lie(
+                _("Its vocabulary has {n} tokens, but “{key}” has {other} entries.").format(
+                    n=f"{n_vocab:,}", key=key, other=f"{_count(metadata[key]):,}"
+                )
+            )
+    _check_marks(metadata, n_vocab)
+    if metadata.get("tokenizer.ggml.model") == "gpt2" and not _count(metadata.get("tokenizer.ggml.merges")):
+        raise Lie(_("Its BPE vocabulary comes without merges."))
+
+
+def _check_marks(metadata: Mapping[str, Value], n_vocab: int) -> None:
+    for key in ("bos", "eos", "eot"):
+        token = metadata.get(f"tokenizer.ggml.{key}_token_id")
+        if token is None:
+            continue
+        if type(token) is not int or not 0 <= token < n_vocab:
+            raise Lie(
+                _("Its {mark} token is {token}, outside its vocabulary of {n} tokens.").format(
+                    mark=key.upper(), token=repr(token)[:40], n=f"{n_vocab:,}"
+                )
+            )
+
+
+def _count(value: Value | None) -> int:
+    return len(value) if isinstance(value, tuple | GgufArray) else 0
+
+
+def _is_list_of(value: Value, kind: type, item_type: str) -> bool:
+    if isinstance(value, GgufArray):
+        return value.item_type == item_type
+    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)

@@ -1,0 +1,278 @@
+"""Reads the fields of a GGUF file one after the other, never believing a number. Knows no model.
+
+Every count and length is held against the bytes that are left in the file before anything is allocated, and the
+file is read, not mapped: a file that shrinks while it is read ends in an error and not in a bus error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from runtime.gguf_types import ARRAY, BOOL, SCALARS, STRING, VALUE_TYPE_NAMES
+from runtime.model_errors import DamagedModel
+from runtime.text import _
+
+MAX_ENTRIES = 1 << 21  # strings in all arrays together; the largest vocabularies have 2^18 tokens and 2^19 merges
+_MAX_NAME_BYTES = 65535  # the format's own limit for keys
+_KEPT_TEXT_BYTES = 1 << 20  # longer texts stay in the file until somebody asks for them
+_KEPT_TOTAL_BYTES = 1 << 24
+_NUMBER_BYTES = 64  # about what a number costs in a Python tuple
+_KEPT_NUMBERS, _KEPT_STRINGS = 1024, 64
+_CHUNK = 1 << 16
+_LENGTH = struct.Struct("<Q")
+
+Scalar = int | float | bool | str
+
+
+class Lie(Exception):
+    """A field that cannot be true; the message is the reason, a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufArray:
+    """An array that stays in the file until its values are asked for."""
+
+    path: Path
+    item_type: str
+    count: int
+    offset: int
+    n_bytes: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def values(self) -> list[Scalar]:
+        """Returns all items; bytes that are no UTF-8 come as U+FFFD. Raises `DamagedModel`, `OSError`."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[Scalar]:
+        try:
+            with self.path.open("rb") as file:
+                cursor = Cursor(file, self.offset + self.n_bytes, self.offset)
+                yield from cursor.items(_TYPE_BY_NAME[self.item_type], self.count)
+        except Lie as lie:
+            raise DamagedModel(self.path, str(lie)) from lie
+
+
+@dataclass(frozen=True, slots=True)
+class GgufText:
+    """A text too long to be kept; stays in the file until it is asked for."""
+
+    path: Path
+    offset: int
+    n_bytes: int
+
+    def text(self) -> str:
+        """Returns the text. Raises `OSError`."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(self.n_bytes).decode("utf-8", "replace")
+
+
+Value = Scalar | tuple[Scalar, ...] | GgufArray | GgufText
+_TYPE_BY_NAME = {name: number for number, name in VALUE_TYPE_NAMES.items()}
+
+
+def _is_small(array: GgufArray) -> bool:
+    if array.item_type != "string":
+        return array.count <= _KEPT_NUMBERS
+    return array.count <= _KEPT_STRINGS and array.n_bytes <= _CHUNK
+
+
+class Cursor:
+    """A position in an open file of `size` bytes, with a small buffer behind it."""
+
+    def __init__(self, file: BinaryIO, size: int, position: int = 0) -> None:
+        self._file = file
+        self._size = size
+        self._buffer = b""
+        self._start = position  # where in the file the buffer begins
+        self._at = 0
+        self._kept = 0
+        self._entries = 0
+        file.seek(position)
+
+    @property
+    def position(self) -> int:
+        return self._start + self._at
+
+    @property
+    def left(self) -> int:
+        """Bytes between here and the end of the file."""
+        return self._size - self.position
+
+    def take(self, n: int) -> bytes:
+        """Returns the next `n` bytes. Raises `Lie` where the file ends before."""
+        if n > len(self._buffer) - self._at:
+            self._fill(n)
+        data = self._buffer[self._at : self._at + n]
+        self._at += n
+        return data
+
+    def skip(self, n: int) -> None:
+        """Moves on without reading."""
+        self._check(n)
+        if n <= len(self._buffer) - self._at:
+            self._at += n
+            return
+        self._start, self._at, self._buffer = self.position + n, 0, b""
+        self._file.seek(self._start)
+
+    def number(self, value_type: int) -> int | float:
+        """Returns one number of a scalar type."""
+        packed = SCALARS[value_type]
+        value: int | float = packed.unpack(self.take(packed.size))[0]
+        return value
+
+    def u32(self) -> int:
+        return int(self.number(4))
+
+    def i32(self) -> int:
+        return int(self.number(5))
+
+    def u64(self) -> int:
+        return int(self.number(10))
+
+    def name(self) -> str:
+        """Returns a key or a tensor's name. Raises `Lie` for one that is empty, too long or no UTF-8."""
+        length = self.u64()
+        self._check(length)
+        if not 0 < length <= _MAX_NAME_BYTES:
+            raise Lie(_("A name is {length} bytes long; names have 1 to 65,535.").format(length=f"{length:,}"))
+        try:
+            if not self._keeps(length):
+                raise Lie(_("Its header holds more names than any model has."))
+            return self.take(length).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Lie(_("A name in its header is not UTF-8 text.")) from error
+
+    def value(self, path: Path, key: str) -> Value:
+        """Returns the value of a key, whatever its type; long ones as `GgufArray` or `GgufText`."""
+        value_type = self.u32()
+        if value_type == STRING:
+            return self._text(path)
+        if value_type == ARRAY:
+            return self._array(path, key)
+        return self._scalar(value_type, key)
+
+    def items(self, item_type: int, count: int) -> Iterator[Scalar]:
+        """Yields the items of an array."""
+        if item_type == STRING:
+            for _n in range(count):
+                length = self._length()
+                if length > _KEPT_TEXT_BYTES:
+                    raise Lie(_("An entry of a list is {n} bytes long.").format(n=f"{length:,}"))
+                yield self.take(length).decode("utf-8", "replace")
+            return
+        packed = SCALARS[item_type]
+        step = _CHUNK // packed.size
+        for first in range(0, count, step):
+            for (value,) in packed.iter_unpack(self.take(min(step, count - first) * packed.size)):
+                yield bool(value) if item_type == BOOL else value
+
+    def _scalar(self, value_type: int, key: str) -> Scalar:
+        if value_type not in SCALARS:
+            raise Lie(_("The value of “{key}” has the unknown type {type}.").format(key=key, type=value_type))
+        value = self.number(value_type)
+        return bool(value) if value_type == BOOL else value
+
+    def _text(self, path: Path) -> str | GgufText:
+        length = self._length()
+        if length > _KEPT_TEXT_BYTES or not self._keeps(length):
+            text = GgufText(path, self.position, length)
+            self.skip(length)
+            return text
+        return self.take(length).decode("utf-8", "replace")
+
+    def _array(self, path: Path, key: str) -> tuple[Scalar, ...] | GgufArray:
+        item_type, count = self.u32(), self.u64()
+        if item_type == ARRAY:
+            raise Lie(_("The value of “{key}” is a list of lists, which the format does not allow.").format(key=key))
+        if item_type != STRING and item_type not in SCALARS:
+            raise Lie(_("The value of “{key}” has the unknown type {type}.").format(key=key, type=item_type))
+        size = _LENGTH.size if item_type == STRING else SCALARS[item_type].size
+        if count * size > self.left:
+            raise Lie(
+                _("“{key}” claims {count} entries; the file has only {left} bytes left there.").format(
+                    key=key, count=f"{count:,}", left=f"{self.left:,}"
+                )
+            )
+        start = self.position
+        if item_type == STRING:
+            self._skip_strings(key, count)
+        else:
+            self.skip(count * size)
+        array = GgufArray(path, VALUE_TYPE_NAMES[item_type], count, start, self.position - start)
+        if _is_small(array) and self._keeps(array.n_bytes + count * _NUMBER_BYTES):
+            return self._kept_items(array, item_type)
+        return array
+
+    def _keeps(self, n_bytes: int) -> bool:
+        """Says whether that much more may stay in memory, and counts it."""
+        if self._kept + n_bytes > _KEPT_TOTAL_BYTES:
+            return False
+        self._kept += n_bytes
+        return True
+
+    def _kept_items(self, array: GgufArray, item_type: int) -> tuple[Scalar, ...]:
+        end = self.position
+        self._move(array.offset)
+        values = tuple(self.items(item_type, array.count))
+        self._move(end)
+        return values
+
+    def _move(self, position: int) -> None:
+        if self._start <= position <= self._start + len(self._buffer):
+            self._at = position - self._start
+            return
+        self._start, self._at, self._buffer = position, 0, b""
+        self._file.seek(position)
+
+    def _skip_strings(self, key: str, count: int) -> None:
+        self._entries += count
+        if self._entries > MAX_ENTRIES:
+            raise Lie(_("“{key}” claims {count} entries, more than any model has.").format(key=key, count=f"{count:,}"))
+        left = count
+        while left:
+            left = self._skip_buffered_strings(left)
+            if left:  # the next length is not in the buffer, or its text reaches beyond it
+                self.skip(self._length())
+                left -= 1
+
+    def _skip_buffered_strings(self, count: int) -> int:
+        """Passes over strings as far as the buffer reaches; returns how many are left. The loop that costs time."""
+        buffer, at, unpack = self._buffer, self._at, _LENGTH.unpack_from
+        last = len(buffer) - _LENGTH.size
+        while count and at <= last:
+            after = at + _LENGTH.size + unpack(buffer, at)[0]
+            if after > len(buffer):
+                break
+            at = after
+            count -= 1
+        self._at = at
+        return count
+
+    def _length(self) -> int:
+        length = self.u64()
+        self._check(length)
+        return length
+
+    def _check(self, n: int) -> None:
+        if n > self.left:
+            raise Lie(
+                _("A field at byte {position} claims {n} bytes; the file ends {left} bytes later.").format(
+                    position=f"{self.position:,}", n=f"{n:,}", left=f"{self.left:,}"
+                )
+            )
+
+    def _fill(self, n: int) -> None:
+        self._check(n)
+        kept = self._buffer[self._at :]
+        self._start, self._at = self.position, 0
+        self._buffer = kept + self._file.read(max(n - len(kept), _CHUNK))
+        if len(self._buffer) < n:
+            raise Lie(_("The file became shorter while it was read."))

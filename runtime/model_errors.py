@@ -1,0 +1,102 @@
+"""What can be wrong with a model's file, each with its own words. Reads no file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runtime.errors import UserError
+from runtime.places import shown_path
+from runtime.text import _
+
+
+class ModelMissing(UserError):
+    """Nothing is at the path."""
+
+    code = "model_missing"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            _("The model “{name}” is missing.").format(name=shown_path(Path(path.name))),
+            _("Nothing is at {path}.").format(path=shown_path(path)),
+            _("It may have been moved or deleted, or its drive is not connected."),
+        )
+        self.path = path
+
+
+class PartMissing(UserError):
+    """A split model lacks some of its files."""
+
+    code = "model_part_missing"
+
+    def __init__(self, path: Path, missing: Sequence[str], count: int) -> None:
+        super().__init__(
+            _("The model “{name}” is incomplete.").format(name=shown_path(Path(path.name))),
+            _("It consists of {count} files; missing: {names}.").format(
+                count=count, names=", ".join(shown_path(Path(name)) for name in missing)
+            ),
+            _("Put the missing files into the folder {folder}.").format(folder=shown_path(path.parent)),
+        )
+        self.path = path
+        self.missing = tuple(missing)
+
+
+class ModelUnreadable(UserError):
+    """The file is there, and the system does not let it be read."""
+
+    code = "model_unreadable"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            _("The model “{name}” cannot be read.").format(name=shown_path(Path(path.name))),
+            reason,
+            _("Check the file and its permissions: {path}").format(path=shown_path(path)),
+        )
+        self.path = path
+
+
+class NotAModel(UserError):
+    """The file is something else than a GGUF model. `what_it_is` is a sentence."""
+
+    code = "not_a_model"
+
+    def __init__(self, path: Path, what_it_is: str, hint: str = "") -> None:
+        super().__init__(
+            _("“{name}” is not a GGUF model.").format(name=shown_path(Path(path.name))),
+            what_it_is,
+            hint or _("Choose a file in the GGUF format."),
+            details=shown_path(path),
+        )
+        self.path = path
+
+
+class DamagedModel(UserError):
+    """A GGUF file whose content contradicts itself or its size. `reason` is a sentence."""
+
+    code = "damaged_model"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            _("The model “{name}” is damaged.").format(name=shown_path(Path(path.name))),
+            reason,
+            _("Download or convert it again."),
+            details=shown_path(path),
+        )
+        self.path = path
+        self.reason = reason
+
+
+class UnsupportedModel(UserError):
+    """A sound file that this version cannot run. `what` is a sentence."""
+
+    code = "unsupported_model"
+
+    def __init__(self, path: Path, what: str, hint: str = "") -> None:
+        super().__init__(
+            _("This version of Quern cannot run “{name}”.").format(name=shown_path(Path(path.name))),
+            what,
+            hint or _("Choose another model, or update Quern."),
+            details=shown_path(path),
+        )
+        self.path = path
+        self.what = what
