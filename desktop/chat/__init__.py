@@ -1,0 +1,1 @@
+"""Chatting: the conversation, the composer and the session between them."""

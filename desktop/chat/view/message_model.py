@@ -1,0 +1,141 @@
+"""The messages of one conversation as a list model. Knows nothing about how they are drawn or where they are kept."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
+
+from runtime.errors import ErrorInfo
+from runtime.messages import Role
+from runtime.text import _
+
+
+class ItemState(enum.StrEnum):
+    """How an answer stands, or how it ended."""
+
+    COMPLETE = "complete"
+    STREAMING = "streaming"
+    STOPPED = "stopped"
+    CUT_LENGTH = "cut_length"  # the longest answer allowed was reached
+    CUT_CONTEXT = "cut_context"  # the context was full
+    FAILED = "failed"
+
+
+CUT = frozenset({ItemState.STOPPED, ItemState.CUT_LENGTH, ItemState.CUT_CONTEXT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatItem:
+    """One message as it is shown. `usage` holds short texts ("42 tok/s", "0.3 s"); `version` counts from 1."""
+
+    id: str
+    role: Role
+    text: str = ""
+    state: ItemState = ItemState.COMPLETE
+    error: ErrorInfo | None = None
+    usage: tuple[str, ...] = ()
+    model_name: str = ""
+    version: int = 1
+    versions: int = 1
+
+    @property
+    def author(self) -> str:
+        """Who speaks, for people: "You", or the model's name where it is known."""
+        if self.role is Role.ASSISTANT:
+            return self.model_name or _("Model")
+        return {Role.USER: _("You"), Role.SYSTEM: _("Instructions")}.get(self.role, _("Tool"))
+
+
+ItemRole = Qt.ItemDataRole.UserRole + 1
+_Index = QModelIndex | QPersistentModelIndex
+
+
+class MessageListModel(QAbstractListModel):
+    """Rows of `ChatItem`. Growing text has a signal of its own, so that only the tail is laid out again."""
+
+    text_appended = Signal(int, str)  # row, the text that was added
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._items: list[ChatItem] = []
+        self._rows: dict[str, int] = {}
+
+    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 - Qt's own signature
+        return 0 if parent.isValid() else len(self._items)
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid() or index.row() >= len(self._items):
+            return None
+        item = self._items[index.row()]
+        if role == ItemRole:
+            return item
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+            return f"{item.author}: {item.text}"
+        return None
+
+    def item(self, row: int) -> ChatItem:
+        """Returns the record of a row. Raises IndexError outside the list."""
+        return self._items[row]
+
+    def items(self) -> tuple[ChatItem, ...]:
+        """Returns every record, oldest first."""
+        return tuple(self._items)
+
+    def row_of(self, item_id: str) -> int:
+        """Returns the row of an id. Raises KeyError where there is none."""
+        return self._rows[item_id]
+
+    def __contains__(self, item_id: object) -> bool:
+        return item_id in self._rows
+
+    def set_items(self, items: Iterable[ChatItem]) -> None:
+        """Shows another conversation. Raises ValueError where an id appears twice."""
+        new = list(items)
+        rows = {item.id: row for row, item in enumerate(new)}
+        if len(rows) != len(new):
+            raise ValueError("an id appears twice")
+        self.beginResetModel()
+        self._items, self._rows = new, rows
+        self.endResetModel()
+
+    def add(self, item: ChatItem) -> None:
+        """Adds a message at the end. Raises ValueError where its id is taken."""
+        if item.id in self._rows:
+            raise ValueError(f"the id {item.id!r} is taken")
+        row = len(self._items)
+        self.beginInsertRows(QModelIndex(), row, row)
+        self._items.append(item)
+        self._rows[item.id] = row
+        self.endInsertRows()
+
+    def append_text(self, item_id: str, text: str) -> None:
+        """Lets a message grow at its end. Raises KeyError where the id is unknown."""
+        row = self._rows[item_id]
+        if text:
+            item = self._items[row]
+            self._items[row] = replace(item, text=item.text + text)
+            self.text_appended.emit(row, text)
+
+    def update(self, item_id: str, **changes: Any) -> None:
+        """Changes fields of a message. Raises KeyError for an unknown id, TypeError for an unknown field."""
+        row = self._rows[item_id]
+        if "id" in changes:
+            raise ValueError("a message keeps its id")
+        changed = replace(self._items[row], **changes)
+        if changed != self._items[row]:
+            self._items[row] = changed
+            index = self.index(row)
+            self.dataChanged.emit(index, index, [ItemRole])
+
+    def remove_from(self, item_id: str) -> None:
+        """Removes a message and all that follow it. Raises KeyError where the id is unknown."""
+        first = self._rows[item_id]
+        self.beginRemoveRows(QModelIndex(), first, len(self._items) - 1)
+        for item in self._items[first:]:
+            del self._rows[item.id]
+        del self._items[first:]
+        self.endRemoveRows()
