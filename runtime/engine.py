@@ -28,13 +28,13 @@ class StopFlag:
         return ctypes.addressof(self._byte)
 
     def set(self) -> None:
-        self._byte[0] = 1
+        self._byte[0] = b"\x01"
 
     def clear(self) -> None:
-        self._byte[0] = 0
+        self._byte[0] = b"\x00"
 
     def __bool__(self) -> bool:
-        return self._byte.raw[0] != 0
+        return self._byte[0] != b"\x00"
 
 
 class Engine(Protocol):
@@ -58,8 +58,8 @@ class Engine(Protocol):
         """Returns each token's own text, control tokens by their name; bytes that are no text as U+FFFD."""
         ...
 
-    def count(self, messages: tuple[Message, ...]) -> tuple[int, tuple[int, ...]]:
-        """Returns the prompt's length in tokens, and what each message adds to it."""
+    def count(self, messages: tuple[Message, ...]) -> int:
+        """Returns the length in tokens of the prompt that these messages make, the template's marks included."""
         ...
 
     def close(self) -> None:

@@ -82,13 +82,17 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One answer asked for: a conversation through the chat template, or a raw `prompt` without one.
+    """One answer asked for: a conversation through the chat template, a raw `prompt`, or token ids as they are.
 
-    With `continue_last`, the last message is an answer that was cut, and the model goes on with it.
+    With `continue_last`, the last message is an answer that was cut, and the model goes on with it. In a raw prompt
+    control tokens may be written out; in messages they never take effect. `ignore_end` goes on past the model's end
+    marks, up to `max_tokens`: for measuring.
     """
 
     messages: tuple[Message, ...] = ()
     prompt: str | None = None
+    prompt_ids: tuple[int, ...] = ()
+    ignore_end: bool = False
     continue_last: bool = False
     sampling: SamplingParams = SamplingParams()
 
@@ -102,32 +106,32 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_
     id: int
 
 
-class Load(Command, tag="load"):
+class Load(Command, tag="load", frozen=True):
     path: str
     params: LoadParams = LoadParams()
     language: str = "en"
 
 
-class Generate(Command, tag="generate"):
+class Generate(Command, tag="generate", frozen=True):
     request: GenerationRequest
 
 
-class Stop(Command, tag="stop"):
+class Stop(Command, tag="stop", frozen=True):
     """Ends the generation or the load with this id; unknown ids are ignored (it may have ended by itself)."""
 
 
-class Tokenize(Command, tag="tokenize"):
+class Tokenize(Command, tag="tokenize", frozen=True):
     text: str
     special: bool = False  # whether control tokens written in the text are recognised
 
 
-class CountTokens(Command, tag="count_tokens"):
+class CountTokens(Command, tag="count_tokens", frozen=True):
     """Counts the tokens of a conversation through the template; answered also while an answer runs."""
 
     messages: tuple[Message, ...]
 
 
-class Unload(Command, tag="unload"):
+class Unload(Command, tag="unload", frozen=True):
     pass
 
 
@@ -142,20 +146,20 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_de
     id: int
 
 
-class Hello(Event, tag="hello"):
+class Hello(Event, tag="hello", frozen=True):
     version: int = VERSION
     pid: int = 0
 
 
-class LoadProgress(Event, tag="load_progress"):
+class LoadProgress(Event, tag="load_progress", frozen=True):
     fraction: float
 
 
-class Loaded(Event, tag="loaded"):
+class Loaded(Event, tag="loaded", frozen=True):
     info: EngineInfo
 
 
-class PromptProgress(Event, tag="prompt_progress"):
+class PromptProgress(Event, tag="prompt_progress", frozen=True):
     """`done` of `total` prompt tokens are in the cache, `cached` of them from before."""
 
     done: int
@@ -163,45 +167,45 @@ class PromptProgress(Event, tag="prompt_progress"):
     cached: int = 0
 
 
-class TextDelta(Event, tag="text"):
+class TextDelta(Event, tag="text", frozen=True):
     """New text, always whole characters. `n_tokens` is how many tokens the answer has so far."""
 
     text: str
     n_tokens: int
 
 
-class ContextTrimmed(Event, tag="context_trimmed"):
+class ContextTrimmed(Event, tag="context_trimmed", frozen=True):
     """Messages that no longer fit were left out of the prompt: their positions in the request."""
 
     dropped: tuple[int, ...]
 
 
-class Finished(Event, tag="finished"):
-    """Closes a generation. `seed` is the one used."""
+class Finished(Event, tag="finished", frozen=True):
+    """Closes a generation. `seed` is the one used; `notes` say, in words, what had to be done to the conversation."""
 
     reason: FinishReason
     usage: Usage
     seed: int = 0
     stop_text: str = ""
+    notes: tuple[str, ...] = ()
 
 
-class Tokenized(Event, tag="tokenized"):
+class Tokenized(Event, tag="tokenized", frozen=True):
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
 
 
-class TokensCounted(Event, tag="tokens_counted"):
-    """`per_message` counts what each message adds, the template's marks included; `total` is the whole prompt."""
+class TokensCounted(Event, tag="tokens_counted", frozen=True):
+    """`total` is the length of the prompt that the messages make, the template's marks included."""
 
     total: int
-    per_message: tuple[int, ...] = ()
 
 
-class Unloaded(Event, tag="unloaded"):
+class Unloaded(Event, tag="unloaded", frozen=True):
     pass
 
 
-class Failed(Event, tag="failed"):
+class Failed(Event, tag="failed", frozen=True):
     """Closes a command that could not be done. Text that was streamed before stays valid."""
 
     error: ErrorInfo
@@ -211,6 +215,9 @@ AnyEvent = (
     Hello | LoadProgress | Loaded | PromptProgress | TextDelta | ContextTrimmed | Finished
     | Tokenized | TokensCounted | Unloaded | Failed
 )  # fmt: skip
+CLOSING = (Loaded, Finished, Tokenized, TokensCounted, Unloaded, Failed)
+"""The events that close a command; exactly one answers each."""
+
 GenerationEvent = PromptProgress | TextDelta | ContextTrimmed | Finished
 
 _commands: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyCommand)

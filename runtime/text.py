@@ -24,7 +24,7 @@ def N_(text: str) -> str:
 
 
 def _(text: str) -> str:
-    """Returns `text` in the current language. The empty text stays empty (gettext would return the catalogue's head)."""
+    """Returns `text` in the current language; the empty text stays empty (gettext would return its header)."""
     return _translations.gettext(text) if text else ""
 
 
@@ -62,4 +62,5 @@ def _nearest(tag: str) -> str:
         return code
     family = code.split("_")[0].lower()
     # Traditional-script readers are better served by Simplified Chinese than by English.
-    return next((key for key in LANGUAGES if key.split("_")[0] == family or (family == "chinese" and key[:2] == "zh")), "en")
+    family = {"chinese": "zh"}.get(family, family)  # Windows names languages in words
+    return next((key for key in LANGUAGES if key.split("_")[0] == family), "en")

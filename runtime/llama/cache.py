@@ -1,0 +1,146 @@
+"""The tokens that a context has evaluated, and how a new prompt makes use of them. Knows nothing about text.
+
+The cache remembers the ids it holds and the segments in which they were evaluated. A new prompt keeps the longest
+common beginning, cut back to where a segment begins, so that what is evaluated again is evaluated in the same pieces:
+quantized models give slightly different logits for other pieces, and "again" with the same seed shall give the same
+text. At least one token is always evaluated, since the logits come from it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from runtime.errors import UserError
+from runtime.llama import library as llama_library
+from runtime.llama.model import LlamaModel
+from runtime.text import _
+
+_ABORTED = 2  # llama_decode: the abort callback said stop
+_NO_SLOT = 1  # llama_decode: no place for the batch in the cache
+_SEQUENCE = 0
+
+
+class EvaluationFailed(UserError):
+    """llama.cpp could not evaluate tokens."""
+
+    code = "evaluation_failed"
+
+    def __init__(self, status: int, log: str) -> None:
+        super().__init__(
+            _("The model could not go on: llama.cpp reported error {status}.").format(status=status),
+            _("The text so far is kept."),
+            _("Send the message again; if it happens again, load the model with a shorter context."),
+            details=log,
+        )
+
+
+class Stopped(Exception):
+    """The stop flag ended an evaluation: the person pressed Stop. The cache holds what was finished."""
+
+
+class TokenCache:
+    """The evaluated tokens of one context, with prefix reuse."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        self._model = model
+        self._library = model.library
+        self._memory = self._library.llama_get_memory(model.context)
+        self.ids: list[int] = []
+        self._segments: list[int] = []  # where each evaluated piece begins, ascending
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
+        """Cuts the cache back to what `prompt` can use of it.
+
+        Returns how many tokens are kept (fewer than the prompt has) and, where more were equal but could not be
+        kept, the reason in words.
+        """
+        common = _common_prefix(self.ids, prompt)
+        kept = self._segment_start(min(common, len(prompt) - 1))
+        if kept and not self._reaches(kept):
+            self.clear()
+            return 0, self._why_not_reached()
+        if not self._cut(kept):
+            self.clear()
+            return 0, _("This kind of model cannot go back, so the conversation was read again.")
+        return kept, ""
+
+    def evaluate(self, ids: Sequence[int]) -> Iterator[int]:
+        """Evaluates tokens in pieces of the micro-batch; yields the number done after each piece.
+
+        Raises `Stopped` when the model's stop flag is set, and `EvaluationFailed`.
+        """
+        step = self._model.micro_batch
+        for start in range(0, len(ids), step):
+            piece = ids[start : start + step]
+            self._decode(piece)
+            yield start + len(piece)
+
+    def append(self, token: int) -> None:
+        """Evaluates one token of an answer. Raises `Stopped` and `EvaluationFailed`."""
+        self._decode((token,))
+
+    def clear(self) -> None:
+        self._library.llama_memory_clear(self._memory, False)
+        self.ids.clear()
+        self._segments.clear()
+
+    def _decode(self, piece: Sequence[int]) -> None:
+        tokens = (ctypes.c_int32 * len(piece))(*piece)
+        batch = self._library.llama_batch_get_one(tokens, len(piece))
+        status = self._library.llama_decode(self._model.context, batch)
+        if status == 0:
+            self._segments.append(len(self.ids))
+            self.ids.extend(piece)
+            return
+        self._cut_to_valid()
+        if status == _ABORTED or self._model.stopped:
+            raise Stopped
+        raise EvaluationFailed(status, llama_library.log_tail())
+
+    def _cut_to_valid(self) -> None:
+        """After a failed or aborted evaluation: drops what the context may hold beyond the finished pieces."""
+        if not self._library.llama_memory_seq_rm(self._memory, _SEQUENCE, len(self.ids), -1):
+            self.clear()
+
+    def _cut(self, length: int) -> bool:
+        if length == len(self.ids):
+            return True
+        if length == 0:
+            self.clear()
+            return True
+        if not self._library.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
+            return False
+        del self.ids[length:]
+        del self._segments[bisect_right(self._segments, length - 1) :]
+        return True
+
+    def _segment_start(self, length: int) -> int:
+        """Returns the last segment border at or before `length`."""
+        if length >= len(self.ids):
+            return len(self.ids)
+        index = bisect_right(self._segments, length)
+        return self._segments[index - 1] if index else 0
+
+    def _reaches(self, length: int) -> bool:
+        """Whether a windowed or recurrent cache still holds what a token at `length` looks back at."""
+        oldest = self._library.llama_memory_seq_pos_min(self._memory, _SEQUENCE)
+        return bool(oldest <= max(0, length - self._model.sliding_window))
+
+    def _why_not_reached(self) -> str:
+        window = self._model.sliding_window
+        if not window:
+            return _("This kind of model cannot go back, so the conversation was read again.")
+        return _(
+            "The model keeps only the last {n} tokens of some layers, and the change lies further back, "
+            "so the conversation was read again."
+        ).format(n=f"{window:,}")
+
+
+def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    limit = min(len(first), len(second))
+    return next((index for index in range(limit) if first[index] != second[index]), limit)

@@ -1,0 +1,205 @@
+"""The llama.cpp engine: answers requests with a GGUF model. Joins model, cache, prompt and sampler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from runtime import devices, gguf_header, memory
+from runtime.engine import LoadListener, StopFlag
+from runtime.llama import library as llama_library
+from runtime.llama.cache import Stopped, TokenCache
+from runtime.llama.model import LlamaModel
+from runtime.llama.prompt import Prompt, PromptBuilder
+from runtime.llama.sampler import SamplerChain, used_seed
+from runtime.messages import Message
+from runtime.params import LoadParams
+from runtime.protocol import (
+    ContextTrimmed,
+    EngineInfo,
+    Finished,
+    FinishReason,
+    GenerationEvent,
+    GenerationRequest,
+    PromptProgress,
+    TextDelta,
+    Usage,
+)
+from runtime.stop import StopMatcher
+from runtime.stream import StreamDecoder
+
+
+class LlamaEngine:
+    """One GGUF model in llama.cpp. Implements `runtime.engine.Engine`."""
+
+    def __init__(
+        self,
+        path: Path,
+        params: LoadParams,
+        *,
+        listener: LoadListener | None = None,
+        stop: StopFlag | None = None,
+    ) -> None:
+        started = time.monotonic()
+        header = gguf_header.read_header(path)  # refuses what would hurt native code
+        context_length = params.context_length or memory.default_context(header, memory.free_memory(), params)
+        self._model = LlamaModel(
+            path,
+            params,
+            context_length=context_length,
+            threads=params.threads or devices.usable_cores(),
+            listener=listener,
+            stop=stop,
+        )
+        self._cache = TokenCache(self._model)
+        self._prompts = PromptBuilder(self._model)
+        self._info = _info_of(self._model, params, load_seconds=time.monotonic() - started)
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
+        self._model.watch(stop)
+        prompt = self._prompts.build(request)
+        if prompt.dropped:
+            yield ContextTrimmed(id=0, dropped=prompt.dropped)
+        answer = _Answer(self._model, self._cache, request, prompt, stop)
+        try:
+            yield from answer.events()
+        finally:
+            answer.close()
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return self._model.vocabulary.tokenize(text, special=special)
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self._model.vocabulary.label(token) for token in ids]
+
+    def count(self, messages: tuple[Message, ...]) -> int:
+        return self._prompts.count(messages)
+
+    def close(self) -> None:
+        self._prompts.close()
+        self._model.close()
+
+
+class _Answer:
+    """One answer on its way: reads the prompt, then draws tokens until something ends it."""
+
+    def __init__(
+        self, model: LlamaModel, cache: TokenCache, request: GenerationRequest, prompt: Prompt, stop: StopFlag
+    ) -> None:
+        self._model = model
+        self._cache = cache
+        self._prompt = prompt
+        self._stop = stop
+        self._params = request.sampling
+        self._ends_answer = (lambda token: False) if request.ignore_end else model.vocabulary.ends_answer
+        self._seed = used_seed(request.sampling)
+        self._decoder = StreamDecoder()
+        self._matcher = StopMatcher(request.sampling.stop)
+        self._sampler = SamplerChain(
+            model.library, model.vocabulary, request.sampling, seed=self._seed, context_length=model.context_length
+        )
+        self._cached = self._generated = 0
+        self._reuse_note = ""
+        self._stop_text = ""
+        self._started = self._read_at = self._ended = time.perf_counter()
+
+    def events(self) -> Iterator[GenerationEvent]:
+        try:
+            yield from self._read_prompt()
+            self._sampler.remember(self._prompt.ids)
+            reason = yield from self._write()
+        except Stopped:
+            reason = FinishReason.STOPPED
+        self._ended = time.perf_counter()
+        rest = "" if reason is FinishReason.STOP_TEXT else self._rest()
+        if rest:
+            yield TextDelta(id=0, text=rest, n_tokens=self._generated)
+        yield self._finished(reason)
+
+    def close(self) -> None:
+        self._sampler.close()
+
+    def _read_prompt(self) -> Iterator[GenerationEvent]:
+        ids = self._prompt.ids
+        self._cached, self._reuse_note = self._cache.keep_common(ids)
+        yield PromptProgress(id=0, done=self._cached, total=len(ids), cached=self._cached)
+        self._started = self._read_at = time.perf_counter()
+        for done in self._cache.evaluate(ids[self._cached :]):
+            self._read_at = time.perf_counter()
+            yield PromptProgress(id=0, done=self._cached + done, total=len(ids), cached=self._cached)
+
+    def _write(self) -> Generator[GenerationEvent, None, FinishReason]:
+        """Yields text; returns why the answer ended."""
+        vocabulary, context, limit = self._model.vocabulary, self._model.context, self._limit()
+        while not self._stop:
+            token = self._sampler.sample(context)
+            if self._ends_answer(token):
+                return FinishReason.END
+            self._generated += 1
+            text, stop_text = self._matcher.feed(self._decoder.feed(vocabulary.piece(token)))
+            if text:
+                yield TextDelta(id=0, text=text, n_tokens=self._generated)
+            if stop_text is not None:
+                self._stop_text = stop_text
+                return FinishReason.STOP_TEXT
+            if self._generated >= limit:
+                return FinishReason.LENGTH
+            if len(self._cache) >= self._model.context_length:
+                return FinishReason.CONTEXT
+            self._cache.append(token)
+        return FinishReason.STOPPED
+
+    def _limit(self) -> float:
+        return self._params.max_tokens if self._params.max_tokens > 0 else float("inf")
+
+    def _rest(self) -> str:
+        """Text held back for a character or a stop text that did not come."""
+        text, stop_text = self._matcher.feed(self._decoder.finish())
+        return text if stop_text is not None else text + self._matcher.finish()
+
+    def _finished(self, reason: FinishReason) -> Finished:
+        evaluated = max(len(self._prompt.ids) - self._cached, 0)
+        usage = Usage(
+            prompt_tokens=len(self._prompt.ids),
+            cached_tokens=self._cached,
+            evaluated_tokens=evaluated,
+            generated_tokens=self._generated,
+            prompt_seconds=self._read_at - self._started,
+            generation_seconds=max(self._ended - self._read_at, 0.0),
+            context_used=len(self._cache),
+            context_length=self._model.context_length,
+            reuse_note=self._reuse_note,
+        )
+        return Finished(
+            id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=self._prompt.notes
+        )
+
+
+def _info_of(model: LlamaModel, params: LoadParams, *, load_seconds: float) -> EngineInfo:
+    return EngineInfo(
+        engine="llama",
+        build=llama_library.build_description(),
+        path=str(model.path),
+        name=model.metadata("general.name") or model.path.stem,
+        architecture=model.metadata("general.architecture"),
+        description=model.description,
+        size_bytes=model.size_bytes,
+        n_params=model.n_params,
+        n_vocab=model.vocabulary.size,
+        context_length=model.context_length,
+        trained_context=model.trained_context,
+        kv_type_k=model.params.kv_type_k,
+        kv_type_v=model.params.kv_type_v,
+        flash_attention=model.flash_attention,
+        threads=params.threads or devices.usable_cores(),
+        devices=llama_library.device_names(),
+        has_template=bool(model.template_names()),
+        memory_bytes=model.memory_bytes,
+        load_seconds=load_seconds,
+        notes=tuple(model.notes),
+    )

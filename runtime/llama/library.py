@@ -1,0 +1,204 @@
+"""Loads llama.cpp and its back ends, once for the process. The only file that imports `llama_cpp`.
+
+Two kinds of build work: back ends linked into the library, and back ends that are files of their own
+(`GGML_BACKEND_DL`), of which the best one for this processor is loaded by its full path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from collections import deque
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import UserError
+from runtime.text import _
+
+_LOG_LINES = 200
+_logger = logging.getLogger(__name__)
+_log: deque[str] = deque(maxlen=_LOG_LINES)
+
+
+class EngineLibraryMissing(UserError):
+    """llama.cpp is not installed, or its library cannot be loaded on this machine."""
+
+    code = "engine_library"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            _("The llama.cpp engine cannot be loaded."),
+            reason,
+            _("Run the set-up again (“make run”), and “quern doctor” to see what is missing."),
+        )
+
+
+def bound_spinning(environment: Any = os.environ) -> None:
+    """Limits how long idle OpenMP threads spin; must run before any OpenMP library is loaded.
+
+    Unbounded, two threads beside two busy processes on two cores fall to a hundredth of their speed. A value that the
+    person has set stays.
+    """
+    environment.setdefault("GOMP_SPINCOUNT", "2000")  # GNU: iterations
+    environment.setdefault("KMP_BLOCKTIME", "1")  # LLVM and Intel: milliseconds
+
+
+@cache
+def load_library() -> Any:
+    """Returns the module of llama.cpp's C functions, with back ends registered. Raises `EngineLibraryMissing`."""
+    bound_spinning()
+    library = _import_functions()
+    library.llama_log_set(_log_callback(library), ctypes.c_void_p(0))
+    _register_backends(library)
+    library.llama_backend_init()
+    return library
+
+
+def log_tail(lines: int = 20) -> str:
+    """Returns the last lines that llama.cpp logged, for the details of an error."""
+    return "".join(list(_log)[-lines:]).strip()
+
+
+def clear_log() -> None:
+    """Forgets what was logged, so that `log_tail` tells of what comes next."""
+    _log.clear()
+
+
+def log_lines() -> tuple[str, ...]:
+    """Returns the kept log lines, oldest first."""
+    return tuple(_log)
+
+
+def _import_functions() -> Any:
+    """Imports `llama_cpp.llama_cpp` without the package around it.
+
+    The package's `__init__` imports its high-level classes, and with them numpy, Jinja and a disk cache: 150 ms and
+    30 MB that this engine has no use for.
+    """
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is None or spec.submodule_search_locations is None:
+        raise EngineLibraryMissing(_("The Python package llama-cpp-python is not installed."))
+    sys.modules.setdefault("llama_cpp", importlib.util.module_from_spec(spec))
+    try:
+        return importlib.import_module("llama_cpp.llama_cpp")
+    except (OSError, RuntimeError, FileNotFoundError, AttributeError) as error:
+        raise EngineLibraryMissing(str(error)) from error
+
+
+@cache
+def _log_callback(library: Any) -> Any:
+    def keep(_level: int, text: bytes, _data: object) -> None:
+        line = text.decode("utf-8", "replace")
+        _log.append(line)
+        _logger.debug("%s", line.rstrip())
+
+    return library.llama_log_callback(keep)
+
+
+# --- back ends --------------------------------------------------------------------------------------------------
+
+
+def library_folder() -> Path:
+    """Returns the folder of the installed llama.cpp libraries. Raises `EngineLibraryMissing`."""
+    override = os.environ.get("LLAMA_CPP_LIB_PATH")
+    if override:
+        return Path(override)
+    spec = importlib.util.find_spec("llama_cpp")
+    if spec is None or not spec.submodule_search_locations:
+        raise EngineLibraryMissing(_("The Python package llama-cpp-python is not installed."))
+    return Path(next(iter(spec.submodule_search_locations))) / "lib"
+
+
+def backend_files() -> list[Path]:
+    """Returns the back ends that are files of their own, from our own folders only, never the current one."""
+    suffix = {"win32": ".dll", "darwin": ".so"}.get(sys.platform, ".so")
+    prefix = "" if sys.platform == "win32" else "lib"
+    linked = {f"{prefix}ggml-base", f"{prefix}ggml-cpu", f"{prefix}ggml"}
+    folders = [library_folder(), library_folder().parent.parent / "bin"]
+    return sorted(
+        file
+        for folder in folders
+        if folder.is_dir()
+        for file in folder.glob(f"{prefix}ggml-*{suffix}")
+        if file.name.removesuffix(suffix) not in linked
+    )
+
+
+def _register_backends(library: Any) -> None:
+    ggml = _ggml()
+    if ggml.ggml_backend_reg_count() > 0:
+        return  # linked in
+    files = backend_files()
+    best = _best_cpu_variant(files)
+    for file in files:
+        if "-cpu-" not in file.name or file == best:
+            ggml.ggml_backend_load(os.fsencode(file))
+    if ggml.ggml_backend_reg_count() == 0:
+        raise EngineLibraryMissing(_("No llama.cpp back end for this processor was found."))
+
+
+def _best_cpu_variant(files: list[Path]) -> Path | None:
+    """Returns the variant that scores highest on this processor.
+
+    Variants with AMX are left out: the processor may report AMX and still trap on it (a virtual machine does).
+    """
+    scored = [
+        (_score(file), file) for file in files if "-cpu-" in file.name and "sapphirerapids" not in file.name
+    ]
+    usable = [(score, file) for score, file in scored if score > 0]
+    return max(usable)[1] if usable else None
+
+
+def _score(file: Path) -> int:
+    try:
+        score = ctypes.CDLL(str(file)).ggml_backend_score
+    except (OSError, AttributeError):
+        return 0
+    score.restype = ctypes.c_int
+    return int(score())
+
+
+@cache
+def _ggml() -> Any:
+    """Returns libggml as libllama has it: `libggml.so` beside `libggml.so.0` is a second copy with its own registry."""
+    folder = library_folder()
+    names = {"win32": ["ggml.dll"], "darwin": ["libggml.0.dylib", "libggml.dylib"]}
+    for name in names.get(sys.platform, ["libggml.so.0", "libggml.so"]):
+        if (folder / name).exists():
+            ggml = ctypes.CDLL(str(folder / name))
+            ggml.ggml_backend_reg_count.restype = ctypes.c_size_t
+            ggml.ggml_backend_load.argtypes = [ctypes.c_char_p]
+            ggml.ggml_backend_load.restype = ctypes.c_void_p
+            ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
+            ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
+            ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
+            for function in (ggml.ggml_backend_dev_name, ggml.ggml_backend_dev_description):
+                function.argtypes = [ctypes.c_void_p]
+                function.restype = ctypes.c_char_p
+            return ggml
+    raise EngineLibraryMissing(_("The library {name} is missing.").format(name=str(folder / "libggml")))
+
+
+def device_names() -> tuple[str, ...]:
+    """Returns what llama.cpp can compute on, such as "CPU: Intel Xeon". Loads the library."""
+    load_library()
+    ggml = _ggml()
+    devices = [ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count())]
+    return tuple(
+        f"{ggml.ggml_backend_dev_name(device).decode()}: {ggml.ggml_backend_dev_description(device).decode().strip()}"
+        for device in devices
+    )
+
+
+def build_description() -> str:
+    """Returns llama.cpp's version and the processor features it was built with, on one line."""
+    library = load_library()
+    features = library.llama_print_system_info().decode("utf-8", "replace").strip()
+    version = library._lib.llama_version
+    version.restype = ctypes.c_char_p
+    return f"llama.cpp {version().decode()} · {features}"

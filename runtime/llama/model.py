@@ -1,0 +1,309 @@
+"""Loads a GGUF file with llama.cpp and makes its context. Knows nothing about chats or sampling."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from runtime.engine import LoadListener, StopFlag
+from runtime.errors import UserError
+from runtime.llama import library as llama_library
+from runtime.llama.vocabulary import Vocabulary
+from runtime.params import QUANTIZED_KV_TYPES, LoadParams
+from runtime.text import _
+
+# ggml_type numbers (ggml.h) of the types a cache may have
+_KV_TYPES = {
+    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
+}  # fmt: skip
+_KV_BLOCK = 32  # values in a block of every quantized cache type
+_FLASH = {"auto": -1, "off": 0, "on": 1}
+_LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
+_BUFFER_LINE = re.compile(r"buffer size\s*=\s*([\d.]+) MiB")
+
+
+class LoadFailed(UserError):
+    """llama.cpp refused the file although its header reads well."""
+
+    code = "load_failed"
+
+    def __init__(self, path: Path, log: str) -> None:
+        super().__init__(
+            _("The model “{name}” could not be loaded.").format(name=path.name),
+            _last_reason(log),
+            _("Download or convert the file again, or choose another model."),
+            details=log,
+        )
+
+
+class LoadStopped(UserError):
+    """The person ended the load."""
+
+    code = "load_stopped"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(_("Loading “{name}” was stopped.").format(name=path.name))
+
+
+class NoRoomForContext(UserError):
+    """The cache or the compute buffers could not be had."""
+
+    code = "no_room_for_context"
+
+    def __init__(self, context_length: int, log: str) -> None:
+        super().__init__(
+            _("There is not enough memory for a context of {n} tokens.").format(n=f"{context_length:,}"),
+            _last_reason(log),
+            _("Choose a shorter context length or a smaller cache type in the settings, and load the model again."),
+            details=log,
+        )
+
+
+class WritesNoText(UserError):
+    """The file holds a model that has no way to continue a text."""
+
+    code = "writes_no_text"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            _("“{name}” is not a model for chatting.").format(name=path.name),
+            _("It is an encoder, or it translates a source text to a target text; neither continues a conversation."),
+            _("Choose a model that was made for chat or text completion."),
+        )
+
+
+class LlamaModel:
+    """A loaded model with one context. Owns both; `close` frees them."""
+
+    def __init__(
+        self,
+        path: Path,
+        params: LoadParams,
+        *,
+        context_length: int,
+        threads: int,
+        listener: LoadListener | None = None,
+        stop: StopFlag | None = None,
+    ) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        self._library = llama_library.load_library()
+        self._model: Any = None
+        self._context: Any = None
+        self._stop = stop or StopFlag()
+        self._abort = _native_abort(self._library)
+        llama_library.clear_log()
+        self._load(params, listener)
+        try:
+            if not self.writes_text:
+                raise WritesNoText(path)
+            self.params = self._workable(params)
+            self._make_context(context_length, threads)
+        except BaseException:
+            self.close()
+            raise
+        self.vocabulary = Vocabulary(self._library, self._library.llama_model_get_vocab(self._model))
+        self.memory_bytes = _logged_buffers()
+
+    @property
+    def library(self) -> Any:
+        return self._library
+
+    @property
+    def context(self) -> Any:
+        return self._context
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the flag that native code looks at is set."""
+        return bool(self._stop)
+
+    def watch(self, stop: StopFlag) -> None:
+        """Makes native code look at this flag while it evaluates."""
+        self._stop = stop
+        self._library.llama_set_abort_callback(self._context, self._abort, ctypes.c_void_p(stop.address))
+
+    @property
+    def context_length(self) -> int:
+        # llama.cpp rounds the cache up to a multiple of 256; what was asked for is what is promised.
+        return self._context_length
+
+    @property
+    def writes_text(self) -> bool:
+        """False for encoders and encoder-decoders, which this engine does not run yet."""
+        lib = self._library
+        return bool(lib.llama_model_has_decoder(self._model)) and not lib.llama_model_has_encoder(self._model)
+
+    @property
+    def micro_batch(self) -> int:
+        return int(self._library.llama_n_ubatch(self._context))
+
+    @property
+    def trained_context(self) -> int:
+        return int(self._library.llama_model_n_ctx_train(self._model))
+
+    @property
+    def sliding_window(self) -> int:
+        """How far back the windowed layers look, in tokens; 0 where every layer sees everything."""
+        return int(self._library.llama_model_n_swa(self._model))
+
+    @property
+    def keeps_everything(self) -> bool:
+        """True where any part of the cache can be cut off without reading the prompt again."""
+        recurrent = self._library.llama_model_is_recurrent(self._model) or self._library.llama_model_is_hybrid(
+            self._model
+        )
+        return not recurrent and (self.sliding_window == 0 or self.params.swa_full)
+
+    @property
+    def n_params(self) -> int:
+        return int(self._library.llama_model_n_params(self._model))
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self._library.llama_model_size(self._model))
+
+    @property
+    def description(self) -> str:
+        buffer = ctypes.create_string_buffer(256)
+        self._library.llama_model_desc(self._model, buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace")
+
+    @property
+    def flash_attention(self) -> bool:
+        """Whether flash attention is in use; with "auto", llama.cpp tells only its log."""
+        if self.params.flash_attention != "auto":
+            return self.params.flash_attention == "on"
+        return not any("Flash Attention was auto, set to disabled" in line for line in self._context_log)
+
+    def metadata(self, key: str) -> str:
+        """Returns a metadata value as text; empty where the file has none."""
+        name = key.encode()
+        length = self._library.llama_model_meta_val_str(self._model, name, None, 0)
+        if length < 0:
+            return ""
+        buffer = ctypes.create_string_buffer(length + 1)
+        self._library.llama_model_meta_val_str(self._model, name, buffer, length + 1)
+        return buffer.value.decode("utf-8", "replace")
+
+    def template_names(self) -> list[str]:
+        """Returns the names of the file's chat templates; the unnamed one is "default"."""
+        prefix = "tokenizer.chat_template"
+        keys = [key for key in self._metadata_keys() if key == prefix or key.startswith(prefix + ".")]
+        return [key.removeprefix(prefix).lstrip(".") or "default" for key in keys]
+
+    def template(self, name: str = "default") -> str:
+        """Returns a chat template's source; empty where the file has none of that name."""
+        key = "tokenizer.chat_template" if name == "default" else f"tokenizer.chat_template.{name}"
+        return self.metadata(key)
+
+    def _metadata_keys(self) -> list[str]:
+        buffer = ctypes.create_string_buffer(512)
+        count = self._library.llama_model_meta_count(self._model)
+        keys = []
+        for index in range(count):
+            self._library.llama_model_meta_key_by_index(self._model, index, buffer, len(buffer))
+            keys.append(buffer.value.decode("utf-8", "replace"))
+        return keys
+
+    def close(self) -> None:
+        if self._context is not None:
+            self._library.llama_free(self._context)
+            self._context = None
+        if self._model is not None:
+            self._library.llama_model_free(self._model)
+            self._model = None
+
+    # --- loading ------------------------------------------------------------------------------------------------
+
+    def _load(self, params: LoadParams, listener: LoadListener | None) -> None:
+        lib = self._library
+        wanted = lib.llama_model_default_params()
+        wanted.n_gpu_layers = params.gpu_layers
+        wanted.load_mode = _LOAD_MODES[params.mmap, params.mlock]
+        wanted.progress_callback = self._progress_callback(listener)
+        model = lib.llama_model_load_from_file(os.fsencode(self.path), wanted)
+        if not model:
+            raise LoadStopped(self.path) if self._stop else LoadFailed(self.path, llama_library.log_tail(30))
+        self._model = model
+
+    def _progress_callback(self, listener: LoadListener | None) -> Any:
+        def report(fraction: float, _data: object) -> bool:
+            go_on = listener(fraction) if listener else True
+            return go_on and not self._stop
+
+        self._progress = self._library.llama_progress_callback(report)  # kept alive as long as C may call it
+        return self._progress
+
+    def _workable(self, params: LoadParams) -> LoadParams:
+        """Returns the parameters with what cannot work on this model corrected, each with a note."""
+        head_k, head_v = self._head_sizes()
+        changes: dict[str, Any] = {}
+        for name, head in (("kv_type_k", head_k), ("kv_type_v", head_v)):
+            kind = getattr(params, name)
+            if kind in QUANTIZED_KV_TYPES and head % _KV_BLOCK:
+                changes[name] = "f16"
+                note = _("Cache type {kind} needs a head size divisible by {block}, and this model's is {head}: f16 is used.")
+                self.notes.append(note.format(kind=kind, block=_KV_BLOCK, head=head))
+        return params.replace(**changes) if changes else params
+
+    def _head_sizes(self) -> tuple[int, int]:
+        lib, architecture = self._library, self.metadata("general.architecture")
+        heads = max(int(lib.llama_model_n_head(self._model)), 1)
+        usual = int(lib.llama_model_n_embd(self._model)) // heads
+        key = self.metadata(f"{architecture}.attention.key_length")
+        value = self.metadata(f"{architecture}.attention.value_length")
+        return (int(key) if key.isdigit() else usual), (int(value) if value.isdigit() else usual)
+
+    def _make_context(self, context_length: int, threads: int) -> None:
+        before = len(llama_library.log_lines())
+        context = self._library.llama_init_from_model(self._model, self._context_params(context_length, threads))
+        self._context_log = llama_library.log_lines()[before:]
+        if not context:
+            raise NoRoomForContext(context_length, llama_library.log_tail(30))
+        self._context = context
+        self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))
+
+    def _context_params(self, context_length: int, threads: int) -> Any:
+        p = self.params
+        wanted = self._library.llama_context_default_params()
+        wanted.n_ctx = context_length
+        wanted.n_batch = min(p.batch, context_length)
+        wanted.n_ubatch = min(p.micro_batch, wanted.n_batch)
+        wanted.n_seq_max = 1
+        wanted.n_threads = threads
+        wanted.n_threads_batch = p.prompt_threads or threads
+        wanted.flash_attn_type = _FLASH[p.flash_attention]
+        wanted.type_k, wanted.type_v = _KV_TYPES[p.kv_type_k], _KV_TYPES[p.kv_type_v]
+        wanted.offload_kqv = p.kv_on_gpu
+        wanted.swa_full = p.swa_full
+        wanted.no_perf = True
+        wanted.abort_callback = self._abort
+        wanted.abort_callback_data = self._stop.address
+        return wanted
+
+
+def _native_abort(library: Any) -> Any:
+    """Returns an abort callback that runs no Python: the C library's own `strlen`.
+
+    llama.cpp calls `bool callback(void *data)` between the nodes of its graph, hundreds of times a token. With the
+    stop flag's memory as `data`, `strlen` returns 0 while the flag's first byte is 0, and 1 (true) once it is set.
+    """
+    c_library = ctypes.CDLL("ucrtbase" if os.name == "nt" else None)
+    return library.ggml_abort_callback(ctypes.cast(c_library.strlen, ctypes.c_void_p).value)
+
+
+def _logged_buffers() -> int:
+    sizes = (_BUFFER_LINE.search(line) for line in llama_library.log_lines())
+    return int(sum(float(found[1]) for found in sizes if found) * 1024 * 1024)
+
+
+def _last_reason(log: str) -> str:
+    """Returns the last line of the log that tells of an error, without the function's name before it."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error|fail|invalid|unknown|unsupported|missing|not ", line, re.I)]
+    line = (telling or lines or [""])[-1 if not telling else 0]
+    return re.sub(r"^[\w:~<>]+: ", "", line)

@@ -1,0 +1,185 @@
+"""From a request to the token ids that the model reads, cut to fit the context. Evaluates nothing.
+
+What a person writes in a message never becomes a control token: only the template's own marks do. A prompt made by a
+template holds exactly what the template says, so a begin mark is never added to it; a raw prompt gets the model's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.chat_template import NoTemplate, choose_template
+from runtime.errors import UserError
+from runtime.llama.model import LlamaModel
+from runtime.messages import Message, Role
+from runtime.protocol import GenerationRequest
+from runtime.render import Rendered, TemplateRenderer
+from runtime.text import _
+
+_ANSWER_SHARE = 4  # a quarter of the context is kept free for the answer, unless the answer is limited to less
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids, the positions of messages that were left out, and what to tell the person."""
+
+    ids: list[int]
+    dropped: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class PromptTooLong(UserError):
+    """The prompt alone fills the context."""
+
+    code = "prompt_too_long"
+
+    def __init__(self, tokens: int, context_length: int) -> None:
+        super().__init__(
+            _("The message is too long: {tokens} tokens, and the context holds {limit}.").format(
+                tokens=f"{tokens:,}", limit=f"{context_length:,}"
+            ),
+            _("Earlier turns can be left out, but not the last message and the system prompt."),
+            _("Shorten the message, or raise the context length in the settings and load the model again."),
+        )
+
+
+class NothingToContinue(UserError):
+    """An empty prompt on a model without a begin mark."""
+
+    code = "nothing_to_continue"
+
+    def __init__(self) -> None:
+        super().__init__(_("There is nothing to continue."), _("The prompt is empty."), _("Write how the text begins."))
+
+
+class UnknownToken(UserError):
+    """A token id that the vocabulary does not have."""
+
+    code = "unknown_token"
+
+    def __init__(self, token: int, size: int) -> None:
+        super().__init__(
+            _("The token {token} does not exist.").format(token=token),
+            _("This model's vocabulary has the tokens 0 to {last}.").format(last=size - 1),
+            _("Check the ids, or that the model is the one they were made for."),
+        )
+
+
+class PromptBuilder:
+    """Builds prompts for one model. Safe to use from several threads."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        self._vocabulary = model.vocabulary
+        self._context_length = model.context_length
+        self._templates = {name: model.template(name) for name in model.template_names()}
+        self._last_cut: tuple[Message, ...] = ()
+        self._renderer = TemplateRenderer()
+        if self._templates:
+            self._renderer.warm_up()
+
+    def build(self, request: GenerationRequest) -> Prompt:
+        """Returns the prompt for a request.
+
+        Raises `PromptTooLong`, `NothingToContinue`, `UnknownToken`, and what the chat template raises.
+        """
+        if request.prompt_ids:
+            return self._checked(Prompt(self._known(request.prompt_ids)))
+        if request.prompt is not None:
+            return self._checked(Prompt(self._raw(request.prompt)))
+        if not request.messages:
+            raise NothingToContinue
+        return self._checked(self._conversation(request))
+
+    def count(self, messages: tuple[Message, ...]) -> int:
+        """Returns the length in tokens of the whole conversation, nothing left out."""
+        return len(self._ids(self._render(messages))) if messages else 0
+
+    def close(self) -> None:
+        self._renderer.close()
+
+    def _checked(self, prompt: Prompt) -> Prompt:
+        if not prompt.ids:
+            raise NothingToContinue
+        if len(prompt.ids) >= self._context_length:
+            raise PromptTooLong(len(prompt.ids), self._context_length)
+        return prompt
+
+    def _known(self, ids: tuple[int, ...]) -> list[int]:
+        for token in ids:
+            if not 0 <= token < self._vocabulary.size:
+                raise UnknownToken(token, self._vocabulary.size)
+        return list(ids)
+
+    def _raw(self, text: str) -> list[int]:
+        return self._vocabulary.tokenize(text, special=True, add_bos=True)
+
+    # --- conversations ------------------------------------------------------------------------------------------
+
+    def _conversation(self, request: GenerationRequest) -> Prompt:
+        """Returns the conversation, without its oldest turns where it would not leave room for an answer.
+
+        Much is left out at once (half of the context stays), and the same turns stay out as long as that fits:
+        otherwise every further message would have the whole conversation read again.
+        """
+        turns = request.messages
+        room = self._context_length - self._answer_room(request)
+        cuts = _possible_cuts(turns)
+        earlier = len(self._last_cut) if self._last_cut and turns[: len(self._last_cut)] == self._last_cut else 0
+        whole = self._cut(request, earlier if earlier in cuts else 0)
+        if len(whole.ids) <= room:
+            return whole
+        fitting = self._first_fitting(request, cuts, self._context_length // 2)
+        if len(fitting.ids) > room:
+            fitting = self._first_fitting(request, cuts, room)
+        self._last_cut = turns[: max(fitting.dropped, default=-1) + 1]
+        return fitting
+
+    def _first_fitting(self, request: GenerationRequest, cuts: list[int], room: int) -> Prompt:
+        """Returns the prompt with the fewest turns left out that has at most `room` tokens, or the shortest."""
+        low, high = 0, len(cuts) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if len(self._cut(request, cuts[middle]).ids) <= room:
+                high = middle
+            else:
+                low = middle + 1
+        return self._cut(request, cuts[low])
+
+    def _cut(self, request: GenerationRequest, upto: int) -> Prompt:
+        """Returns the prompt without the messages before position `upto`, system prompts apart."""
+        dropped = tuple(at for at, turn in enumerate(request.messages[:upto]) if turn.role is not Role.SYSTEM)
+        kept = tuple(turn for at, turn in enumerate(request.messages) if at not in dropped)
+        rendered = self._render(kept, continue_last=request.continue_last)
+        return Prompt(self._ids(rendered), dropped, rendered.notes)
+
+    def _answer_room(self, request: GenerationRequest) -> int:
+        share = self._context_length // _ANSWER_SHARE
+        return min(share, request.sampling.max_tokens) if request.sampling.max_tokens > 0 else share
+
+    def _render(self, messages: tuple[Message, ...], *, continue_last: bool = False) -> Rendered:
+        if not self._templates:
+            raise NoTemplate
+        _name, source = choose_template(self._templates)
+        return self._renderer.render(
+            source,
+            messages,
+            bos=self._vocabulary.bos_text,
+            eos=self._vocabulary.eos_text,
+            control_texts=self._vocabulary.control_tokens,
+            add_generation_prompt=not continue_last,
+            continue_last=continue_last,
+        )
+
+    def _ids(self, rendered: Rendered) -> list[int]:
+        if not rendered.guarded:
+            return self._vocabulary.tokenize(rendered.text, special=True)
+        ids: list[int] = []
+        for segment in rendered.segments:
+            control = self._vocabulary.control_tokens.get(segment.text) if segment.control else None
+            ids += [control] if control is not None else self._vocabulary.tokenize(segment.text)
+        return ids
+
+
+def _possible_cuts(turns: tuple[Message, ...]) -> list[int]:
+    """Returns where a conversation may begin: at its start, or at any message of the person, the last one included."""
+    return [0, *(at for at, turn in enumerate(turns) if at and turn.role is Role.USER)]

@@ -1,0 +1,225 @@
+"""The engine's process: reads commands from stdin, owns one model, writes events to stdout.
+
+The main thread loads and evaluates. A second thread reads stdin, so that Stop works at any moment and questions that
+need no evaluation are answered while an answer runs. The process ends when stdin closes. Knows no Qt.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from runtime import protocol, text
+from runtime.engine import Engine, LoadListener, StopFlag
+from runtime.engines import open_engine
+from runtime.errors import ErrorInfo, UserError
+from runtime.text import _
+
+_LEAVE_AFTER = 2.0  # seconds from the end of stdin until the process ends whatever it is doing
+_PROGRESS_STEPS = 100
+
+OpenEngine = Callable[..., Engine]
+
+
+class NoModelLoaded(UserError):
+    """A command came that needs a model."""
+
+    code = "no_model"
+
+    def __init__(self) -> None:
+        super().__init__(_("No model is loaded."), "", _("Choose a model first."))
+
+
+class Worker:
+    """Answers commands from `lines` with events to `out`; `run` returns when the commands end."""
+
+    def __init__(self, lines: Iterator[bytes], out: BinaryIO, *, open_engine: OpenEngine = open_engine) -> None:
+        self._lines = lines
+        self._out = out
+        self._open_engine = open_engine
+        self._engine: Engine | None = None
+        self._engine_lock = threading.Lock()  # a model is not freed while the reading thread tokenizes with it
+        self._work: queue.SimpleQueue[protocol.Command | None] = queue.SimpleQueue()
+        self._write_lock = threading.Lock()
+        self._stops: dict[int, StopFlag] = {}
+        self._stops_lock = threading.Lock()
+
+    def run(self) -> None:
+        self._send(protocol.Hello(id=0, pid=os.getpid()))
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        while (command := self._work.get()) is not None:
+            self._guarded(command)
+        self._close_engine()
+
+    # --- the reading thread -------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        for line in self._lines:
+            try:
+                self._receive(protocol.decode_command(line))
+            except msgspec.DecodeError as error:
+                self._refuse(line, error)
+        self._work.put(None)
+        with self._stops_lock:
+            for flag in self._stops.values():
+                flag.set()
+        leave = threading.Timer(_LEAVE_AFTER, os._exit, (0,))
+        leave.daemon = True
+        leave.start()
+
+    def _receive(self, command: protocol.Command) -> None:
+        match command:
+            case protocol.Stop():
+                with self._stops_lock:
+                    if flag := self._stops.get(command.id):
+                        flag.set()
+            case protocol.Tokenize() | protocol.CountTokens():
+                self._guarded(command)
+            case protocol.Generate() | protocol.Load():
+                with self._stops_lock:
+                    self._stops[command.id] = StopFlag()
+                self._work.put(command)
+            case _:
+                self._work.put(command)
+
+    def _refuse(self, line: bytes, error: msgspec.DecodeError) -> None:
+        """Answers a line that is no command; it names the id if there is one, so that nobody waits for ever."""
+        try:
+            number = int(msgspec.json.decode(line).get("id", 0))
+        except (msgspec.DecodeError, AttributeError, TypeError, ValueError):
+            number = 0
+        problem = UserError(
+            _("The engine did not understand a command."), str(error), _("Quern and its engine may differ in version.")
+        )
+        self._send(protocol.Failed(id=number, error=problem.info))
+
+    # --- the main thread ----------------------------------------------------------------------------------------
+
+    def _guarded(self, command: protocol.Command) -> None:
+        """Carries a command out; whatever goes wrong becomes its closing event."""
+        try:
+            for event in self._carry_out(command):
+                self._send(event)
+        except UserError as error:
+            self._send(protocol.Failed(id=command.id, error=error.info))
+        except MemoryError:
+            self._send(protocol.Failed(id=command.id, error=_out_of_memory()))
+        except Exception:  # noqa: BLE001 - the process must go on, and the parent is told
+            traceback.print_exc()
+            self._send(protocol.Failed(id=command.id, error=_our_bug(traceback.format_exc())))
+        finally:
+            with self._stops_lock:
+                self._stops.pop(command.id, None)
+
+    def _carry_out(self, command: protocol.Command) -> Iterator[protocol.Event]:
+        match command:
+            case protocol.Load():
+                yield self._load(command)
+            case protocol.Generate():
+                for event in self._model().generate(command.request, self._stops[command.id]):
+                    yield msgspec.structs.replace(event, id=command.id)
+            case protocol.Tokenize():
+                with self._engine_lock:
+                    ids = self._model().tokenize(command.text, special=command.special)
+                    pieces = self._model().pieces(ids)
+                yield protocol.Tokenized(id=command.id, ids=tuple(ids), pieces=tuple(pieces))
+            case protocol.CountTokens():
+                with self._engine_lock:
+                    total = self._model().count(command.messages)
+                yield protocol.TokensCounted(id=command.id, total=total)
+            case protocol.Unload():
+                self._close_engine()
+                yield protocol.Unloaded(id=command.id)
+
+    def _load(self, command: protocol.Load) -> protocol.Loaded:
+        text.set_language(command.language)
+        self._close_engine()
+        self._engine = self._open_engine(
+            Path(command.path),
+            command.params.validated(),
+            listener=self._load_listener(command.id),
+            stop=self._stops[command.id],
+        )
+        return protocol.Loaded(id=command.id, info=self._engine.info)
+
+    def _load_listener(self, number: int) -> LoadListener:
+        shown = -1
+
+        def report(fraction: float) -> bool:
+            nonlocal shown
+            step = int(fraction * _PROGRESS_STEPS)
+            if step != shown:
+                shown = step
+                self._send(protocol.LoadProgress(id=number, fraction=fraction))
+            return True
+
+        return report
+
+    def _model(self) -> Engine:
+        if self._engine is None:
+            raise NoModelLoaded
+        return self._engine
+
+    def _close_engine(self) -> None:
+        with self._engine_lock:
+            if self._engine is not None:
+                self._engine.close()
+                self._engine = None
+
+    def _send(self, event: protocol.Event) -> None:
+        line = protocol.encode_line(event)
+        with self._write_lock:
+            try:
+                self._out.write(line)
+                self._out.flush()
+            except (BrokenPipeError, ValueError):
+                os._exit(0)  # the parent is gone; nobody is left to answer
+
+
+def _out_of_memory() -> ErrorInfo:
+    return UserError(
+        _("There is not enough memory."), "", _("Choose a smaller model or a shorter context."), code="out_of_memory"
+    ).info
+
+
+def _our_bug(details: str) -> ErrorInfo:
+    return UserError(
+        _("The engine met an error of its own."),
+        _("This is a fault of Quern, not of yours."),
+        _("The details say where; the engine goes on."),
+        details=details,
+        code="engine_bug",
+    ).info
+
+
+def _own_stdout() -> BinaryIO:
+    """Returns the protocol's stream and points file descriptor 1 at stderr, because native code prints."""
+    sys.stdout.flush()
+    ours = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return ours
+
+
+def _stdin_lines() -> Iterator[bytes]:
+    return iter(sys.stdin.buffer.readline, b"")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the engine process until stdin closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the parent decides
+    Worker(_stdin_lines(), _own_stdout()).run()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
