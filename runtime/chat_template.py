@@ -7,13 +7,12 @@ Knows no process, no token and no model.
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
@@ -57,9 +56,9 @@ class NoTemplate(ChatTemplateError):
     code = "no_template"
 
     def __init__(self, wanted: str = "") -> None:
-        title = _("This model has no chat template named “{name}”.") if wanted else _("This model has no chat template.")
+        named = _("This model has no chat template named “{name}”.").format(name=printable(wanted))
         super().__init__(
-            title.format(name=printable(wanted)),
+            named if wanted else _("This model has no chat template."),
             _("Without one it is unknown how to write a conversation for this model."),
             _("Choose a template for this model, or raw completion, which needs none."),
             arguments=(wanted,),
@@ -87,6 +86,7 @@ class TemplateBroken(ChatTemplateError):
     code = "template_broken"
 
     def __init__(self, reason: str, line: int = 0) -> None:
+        reason = reason[:1000]
         self.line = line
         where = _("Line {line}: {reason}") if line else "{reason}"
         super().__init__(
@@ -103,6 +103,7 @@ class TemplateRefused(ChatTemplateError):
     code = "template_refused"
 
     def __init__(self, refusal: str) -> None:
+        refusal = refusal[:1000]
         self.refusal = printable(refusal, 500)
         super().__init__(
             _("This model's chat template refuses the conversation."),
@@ -176,10 +177,11 @@ class _Refusal(jinja2.TemplateError):
 class _MissingToken(jinja2.Undefined):
     """A token that the model does not have: undefined, but an empty text where the template adds something to it."""
 
-    def __add__(self, other: str) -> str:
+    def __add__(self, other: str) -> str:  # type: ignore[override]
         return other
 
-    __radd__ = __add__
+    def __radd__(self, other: str) -> str:  # type: ignore[override]
+        return other
 
 
 class _Dict:
@@ -195,7 +197,7 @@ class _Dict:
 class _Namespace(jinja2.utils.Namespace):
     """A namespace that stores no name with an underscore in front."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N805 - a template may pass `self=`, as in Jinja's own
+    def __init__(*args: Any, **kwargs: Any) -> None:  # without `self`: a template may pass a value of that name
         namespace, values = args[0], dict(*args[1:], **kwargs)
         for name in values:
             _public(name)
@@ -208,7 +210,7 @@ class _Namespace(jinja2.utils.Namespace):
 class _Generation(jinja2.ext.Extension):
     """`{% generation %}…{% endgeneration %}` marks what to train on; for rendering it is only a scope."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 - Jinja declares it so
 
     def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
         line = next(parser.stream).lineno
@@ -259,6 +261,8 @@ class ChatTemplate:
         self._environment = _environment()
         try:
             self._template = self._environment.from_string(source)
+        except MemoryError:
+            raise
         except Exception as error:
             raise _as_template_error(error) from error
 
@@ -271,11 +275,12 @@ class ChatTemplate:
         variables: Mapping[str, Any] | None = None,
         now: datetime | None = None,
     ) -> str:
-        """Returns the conversation as the template writes it, without fallbacks (`render_turns` has them).
+        """Returns the conversation as the template writes it, without fallbacks (`turns.py` has them).
 
         With `continue_last` the text ends where the last message ends, and the template is not asked for the opening
         of a new answer. `variables` are the template's own switches, as in `enable_thinking`. `now` is what
-        `strftime_now` tells. Raises `TemplateBroken`, `TemplateRefused`, `TemplateTooLarge`, `CannotContinue`.
+        `strftime_now` tells. Raises `TemplateBroken`, `TemplateRefused`, `TemplateTooLarge`, `CannotContinue`, and
+        MemoryError where the process has a limit.
         """
         context = dict(variables or {}, now=now or datetime.now(), add_generation_prompt=add_generation_prompt)
         if not messages:
@@ -318,7 +323,7 @@ class ChatTemplate:
         }
         try:
             return "".join(_up_to(limit, self._template.generate(values)))
-        except ChatTemplateError:
+        except (ChatTemplateError, MemoryError):
             raise
         except Exception as error:
             raise _as_template_error(error) from error
@@ -366,98 +371,6 @@ def _line_of(traceback: TracebackType | None) -> int:
             line = traceback.tb_lineno
         traceback = traceback.tb_next
     return line
-
-
-# --- conversations that a template cannot take as they are ------------------------------------------------------
-
-
-class RenderNote(enum.StrEnum):
-    """What was changed in a conversation so that the template takes it."""
-
-    SYSTEM_FOLDED = "system_folded"
-    TURNS_JOINED = "turns_joined"
-
-    @property
-    def sentence(self) -> str:
-        """What to tell the person, translated."""
-        return {
-            RenderNote.SYSTEM_FOLDED: _(
-                "This model's chat template has no place for a system prompt; it was put before the next message."
-            ),
-            RenderNote.TURNS_JOINED: _(
-                "This model's chat template wants question and answer to alternate; messages of the same side were joined."
-            ),
-        }[self]
-
-
-Turns = tuple[tuple[Message, ...], tuple[RenderNote, ...]]
-
-
-def render_turns(
-    template: ChatTemplate, messages: tuple[Message, ...], **options: Any
-) -> tuple[str, tuple[RenderNote, ...]]:
-    """Returns the rendered conversation and what had to be changed for it. `options` are those of `render`.
-
-    Blank system prompts are left out. Where the template ignores system prompts, or refuses the conversation, it is
-    offered with system prompts folded into the next message of the person and then with neighbours joined. Raises
-    the template's first error where nothing helps.
-    """
-    first: ChatTemplateError | None = None
-    for turns, notes in _offers(template, messages):
-        try:
-            return template.render(turns, **options), notes
-        except (TemplateRefused, TemplateBroken) as error:
-            first = first or error
-    assert first is not None
-    raise first
-
-
-def _offers(template: ChatTemplate, messages: tuple[Message, ...]) -> Iterator[Turns]:
-    """Yields the conversation as it is, then folded, joined, or both, as far as these differ."""
-    whole = _without_blank_system(messages)
-    folded = _folded(whole)
-    seen = []
-    for turns, notes in (
-        (whole, ()),
-        (folded, (RenderNote.SYSTEM_FOLDED,)),
-        (_joined(whole), (RenderNote.TURNS_JOINED,)),
-        (_joined(folded), (RenderNote.SYSTEM_FOLDED, RenderNote.TURNS_JOINED)),
-    ):
-        loses_system = template.ignores_system and any(turn.role is Role.SYSTEM for turn in turns)
-        if turns not in seen and not loses_system:
-            seen.append(turns)
-            yield turns, notes
-
-
-def _without_blank_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    kept = tuple(turn for turn in messages if turn.role is not Role.SYSTEM or turn.content.strip())
-    return kept or messages
-
-
-def _folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    turns: list[Message] = []
-    pending: list[str] = []
-    for turn in messages:
-        if turn.role is Role.SYSTEM:
-            pending.append(turn.content)
-            continue
-        if pending:
-            own = [turn.content] if turn.role is Role.USER else []
-            turns.append(Message(Role.USER, "\n\n".join(pending + own)))
-            pending = []
-            if own:
-                continue
-        turns.append(turn)
-    return (*turns, *([Message(Role.USER, "\n\n".join(pending))] if pending else []))
-
-
-def _joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    turns: list[Message] = []
-    for turn in messages:
-        if turns and turns[-1].role is turn.role:
-            turn = Message(turn.role, f"{turns.pop().content}\n\n{turn.content}")
-        turns.append(turn)
-    return tuple(turns)
 
 
 # --- which template ---------------------------------------------------------------------------------------------

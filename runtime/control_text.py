@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 
 import msgspec
 
@@ -78,19 +79,19 @@ class _Marks:
         self._lengths = sorted({len(text) for text in self._texts}, reverse=True)
         self._beginnings = {text[:size] for text in self._texts for size in range(1, len(text))}
         self.alphabet = "".join(set().union(*self._texts))
-        first = "".join(re.escape(char) for char in sorted({text[0] for text in self._texts}))
-        self._first = re.compile(f"[{first}]" if first else "(?!)")
+        self._first = _beginning_of({text[0] for text in self._texts})
+        self._start = _beginning_of(self._texts)
 
     def breaks(self, content: str, *, strict: bool) -> list[int]:
         """Returns the places in `content`, ascending, where a sentinel belongs."""
-        starts = (match.start() for match in self._first.finditer(content))
+        starts = (match.start() for match in (self._first if strict else self._start).finditer(content))
         places = {start + 1 for start in starts if strict or self._length_at(content, start)}
         return sorted(places | self._open_end(content))
 
     def found(self, text: str, sentinel: str) -> Iterator[tuple[int, int]]:
         """Yields where whole control texts lie, from left to right, without overlap."""
         place = 0
-        while match := self._first.search(text, place):
+        while match := self._start.search(text, place):
             place = match.start() + 1
             length = self._length_at(text, match.start())
             if length and not (sentinel and length == 1 and text.startswith(sentinel, place)):
@@ -108,6 +109,18 @@ class _Marks:
         return {end} if is_open else set()
 
 
+def _beginning_of(texts: Iterable[str]) -> re.Pattern[str]:
+    """Returns a pattern of one character that finds where one of the texts may begin, by their first two characters."""
+    seconds: dict[str, set[str]] = {}
+    for text in texts:
+        seconds.setdefault(text[0], set()).add(text[1:2])
+    branches = (
+        re.escape(first) + ("" if "" in after else f"(?=[{''.join(map(re.escape, sorted(after)))}])")
+        for first, after in sorted(seconds.items())
+    )
+    return re.compile("|".join(branches) or "(?!)")
+
+
 @lru_cache(maxsize=8)
 def _marks(texts: tuple[str, ...]) -> _Marks:
     return _Marks(texts)
@@ -115,7 +128,7 @@ def _marks(texts: tuple[str, ...]) -> _Marks:
 
 def _with_sentinels(content: str, places: list[int], sentinel: str) -> str:
     edges = [0, *places, len(content)]
-    return sentinel.join(content[start:end] for start, end in zip(edges, edges[1:], strict=False))
+    return sentinel.join(content[start:end] for start, end in pairwise(edges))
 
 
 def _without(text: str, sentinel: str) -> str:
