@@ -348,12 +348,13 @@ def _child_environment() -> dict[str, str]:
 # --- the child's end --------------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    """Answers requests from stdin until it closes."""
+def main() -> int:
+    """Answers requests from stdin until it closes. Returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal reaches every process there; the parent decides
     _limit_memory()
     with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as answers:
         _serve(requests, answers)
+    return 0
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -409,4 +410,4 @@ def _limit_memory() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
