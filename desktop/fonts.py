@@ -13,7 +13,7 @@ from PySide6.QtGui import QFont, QFontDatabase, QFontInfo, QGuiApplication
 _BODY, _CHAT, _CODE, _QUIET, _TITLE = 13, 15, 13, 12, 20
 _USUAL_PIXELS = 15.0  # desktops set their font to 12-15 px; only a larger one is a wish for larger text
 # A bare X server names no font and fontconfig answers with DejaVu, which is wide; these are better where installed.
-_RATHER = ("Inter", "Cantarell", "Noto Sans", "Ubuntu", "Open Sans", "Source Sans 3", "Liberation Sans")
+_RATHER = ("Inter", "Cantarell", "Noto Sans", "Ubuntu", "Open Sans", "Source Sans 3")
 _NO_CHOICE = frozenset({"sans serif", "sans", "sans-serif", "dejavu sans", ""})
 _CJK = (
     "PingFang {}", "Microsoft YaHei UI", "Noto Sans CJK {}", "Source Han Sans {}", "Noto Sans {}",
@@ -83,7 +83,8 @@ def _code_font() -> QFont:
 def _first_family(system: QFont, installed: frozenset[str]) -> str:
     if system.family().lower() not in _NO_CHOICE:
         return system.family()
-    return next((family for family in _RATHER if family in installed), system.family())
+    rather = (*_RATHER, *_cjk_families(installed))  # the Latin letters of Noto Sans CJK are Source Sans
+    return next((family for family in rather if family in installed), system.family())
 
 
 def _cjk_families(installed: frozenset[str]) -> list[str]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QKeySequence, QPainter, QPaintEvent
-from PySide6.QtWidgets import QComboBox, QLabel, QPushButton, QSizePolicy, QStyleOptionComboBox, QStylePainter, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QStyleOptionComboBox,
+    QStylePainter,
+    QToolButton,
+    QWidget,
+)
 
 from desktop import icons
 from desktop.theme import Size, Space, current_theme
@@ -88,9 +97,9 @@ class Words(QLabel):
 class ElidedWords(QLabel):
     """One line of plain text that ends in an ellipsis where the room ends; the whole text is its tooltip."""
 
-    def __init__(self, text: str = "", parent: QWidget | None = None, *, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
+    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._whole, self._mode = "", mode
+        self._whole = ""
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.set_whole(text)
@@ -110,7 +119,7 @@ class ElidedWords(QLabel):
         return QSize(metrics.horizontalAdvance(self._whole) + Space.TINY, metrics.height())
 
     def _fit(self) -> None:
-        shown = QFontMetrics(self.font()).elidedText(self._whole, self._mode, max(self.width(), 1))
+        shown = QFontMetrics(self.font()).elidedText(self._whole, Qt.TextElideMode.ElideRight, max(self.width(), 1))
         self.setText(shown)
         self.setToolTip("" if shown == self._whole else self._whole)
 
@@ -139,5 +148,6 @@ class Choice(QComboBox):
         theme = current_theme()
         colour = theme.quiet if self.isEnabled() else theme.disabled
         picture = icons.pixmap("chevron_down", colour, size=side, ratio=self.devicePixelRatioF())
-        left = Space.TINY if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else self.width() - side - Space.TINY
+        mirrored = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        left = Space.TINY if mirrored else self.width() - side - Space.TINY
         painter.drawPixmap(left, (self.height() - side) // 2, picture)

@@ -1,0 +1,105 @@
+"""The settings in use, and their way to disk. Knows no widget and no engine; writing never happens in a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
+
+from runtime.errors import UserError
+from runtime.params import AppSettings, LoadParams, SamplingParams
+from runtime.saved_settings import GroupName, SavedSettings
+from runtime.settings import SettingsGroup, changed, field_of, layered
+
+Group = TypeVar("Group", bound=SettingsGroup)
+_NAMES: Mapping[type[SettingsGroup], GroupName] = {AppSettings: "app", SamplingParams: "sampling", LoadParams: "load"}
+_WRITE_AFTER_MS = 400
+
+
+class LiveSettings(QObject):
+    """Holds one value of every settings group; every change is checked, announced, and written a little later."""
+
+    changed = Signal(type, str)  # group, name of the setting
+    write_failed = Signal(object)  # UserError
+
+    def __init__(self, saved: SavedSettings, path: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._saved, self._path = saved, path
+        layers = {AppSettings: saved.app, SamplingParams: saved.sampling, LoadParams: saved.load}
+        self._groups: dict[type[SettingsGroup], Any] = {group: _usable(group, layer) for group, layer in layers.items()}
+        self._pool = QThreadPool(self)
+        self._pool.setMaxThreadCount(1)  # one writer, so that the newest state is the last one written
+        self._later = QTimer(self, singleShot=True, interval=_WRITE_AFTER_MS)
+        self._later.timeout.connect(self._write)
+
+    @property
+    def app(self) -> AppSettings:
+        """The window's own settings."""
+        return self._groups[AppSettings]
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """What the next message uses."""
+        return self._groups[SamplingParams]
+
+    @property
+    def load(self) -> LoadParams:
+        """What the next load uses."""
+        return self._groups[LoadParams]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be read from the file, in sentences."""
+        return self._saved.notes
+
+    def value(self, group: type[SettingsGroup], name: str) -> Any:
+        """Returns the value in use."""
+        return getattr(self._groups[group], name)
+
+    def is_changed(self, group: type[SettingsGroup], name: str) -> bool:
+        """True where the value differs from the declared default."""
+        return self.value(group, name) != field_of(group, name).default
+
+    def set_values(self, group: type[SettingsGroup], **values: Any) -> None:
+        """Changes settings together. Raises `BadSetting`, and then changes none."""
+        before = self._groups[group]
+        after = before.replace(**values)
+        if after == before:
+            return
+        self._groups[group] = after
+        self._saved = self._saved.with_layer(_NAMES[group], changed(after))
+        self._later.start()
+        for name in values:
+            if getattr(before, name) != getattr(after, name):
+                self.changed.emit(group, name)
+
+    def reset(self, group: type[SettingsGroup], name: str) -> None:
+        """Sets a setting back to its default. Raises `BadSetting` where another setting forbids it."""
+        self.set_values(group, **{name: field_of(group, name).default})
+
+    def flush(self) -> None:
+        """Writes what is still waiting and returns when it is on disk; called once, when the application ends."""
+        if self._later.isActive():
+            self._later.stop()
+            self._write()
+        self._pool.waitForDone(2000)
+
+    def _write(self) -> None:
+        saved, path = self._saved, self._path
+        self._pool.start(lambda: self._write_there(saved, path))
+
+    def _write_there(self, saved: SavedSettings, path: Path) -> None:
+        try:
+            saved.write(path)
+        except UserError as error:
+            self.write_failed.emit(error)
+
+
+def _usable(group: type[Group], layer: Mapping[str, Any]) -> Group:
+    """Returns the group with its saved values; the defaults where saved values exclude each other."""
+    try:
+        return layered(group, layer)
+    except UserError:
+        return group()

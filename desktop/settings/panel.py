@@ -1,0 +1,158 @@
+"""The settings panel: what most people change first, the rest folded, a search over all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
+
+from desktop import fonts, icons
+from desktop.controls.buttons import Button, IconButton, Words
+from desktop.settings.creativity import CreativityRow
+from desktop.settings.live import LiveSettings
+from desktop.settings.sections import Section
+from desktop.theme import Space, current_theme
+from runtime.params import GROUPS
+from runtime.settings import SettingField, fields_of, sections_of
+from runtime.text import N_, _
+
+# The order in which people look for things; sections that are not named here follow. True: open at first.
+_ORDER: dict[str, bool] = {
+    N_("Answer"): True, N_("Memory"): True, N_("Appearance"): True, N_("Start"): True, N_("Creativity"): False,
+    N_("Repetition"): False, N_("Expert sampling"): False, N_("Speed"): False, N_("Graphics card"): False,
+}  # fmt: skip
+_COMPOSITE_SECTION = "Answer"
+
+
+class SettingsPanel(QWidget):
+    """Shows every declared setting over `LiveSettings`. `reload_requested` asks to load the model anew."""
+
+    reload_requested = Signal()
+    close_requested = Signal()
+
+    def __init__(self, live: LiveSettings, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("panel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._live = live
+        self._settings = [declared for group in GROUPS for declared in fields_of(group)]
+        self.sections = self._make_sections()
+        self.search = self._make_search()
+        self._nothing = Words(_("No setting has this in its name or help."), tone="quiet")
+        self._nothing.hide()
+        self._reload_bar = self._make_reload_bar()
+        self._lay_out()
+
+    def _make_sections(self) -> list[Section]:
+        found = sections_of(self._settings)
+        order = sorted(found, key=lambda title: list(_ORDER).index(title) if title in _ORDER else len(_ORDER))
+        return [
+            Section(
+                title, found[title], self._live,
+                first_row=self._composite if title == _COMPOSITE_SECTION else None,
+                is_open=_ORDER.get(title, False),
+            )
+            for title in order
+        ]  # fmt: skip
+
+    def _composite(self) -> QWidget:
+        return CreativityRow(self._live)
+
+    def _make_search(self) -> QLineEdit:
+        search = QLineEdit()
+        search.setPlaceholderText(_("Search settings"))
+        search.setAccessibleName(_("Search settings"))
+        search.setClearButtonEnabled(False)
+        search.addAction(
+            icons.icon("search", current_theme(), colour=current_theme().quiet),
+            QLineEdit.ActionPosition.LeadingPosition,
+        )
+        search.textChanged.connect(self._find)
+        return search
+
+    def _make_reload_bar(self) -> QFrame:
+        bar = QFrame()
+        bar.setProperty("kind", "card")
+        row = QHBoxLayout(bar)
+        row.setContentsMargins(Space.MEDIUM, Space.SMALL, Space.SMALL, Space.SMALL)
+        row.addWidget(Words(_("Some changes wait until the model is loaded again.")), 1)
+        button = Button(_("Reload"), kind="primary")
+        button.clicked.connect(self.reload_requested)
+        row.addWidget(button)
+        bar.hide()
+        return bar
+
+    def _lay_out(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(self._heading())
+        column.addWidget(self._scroller(), 1)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(Space.MEDIUM, 0, Space.MEDIUM, Space.MEDIUM)
+        foot.addWidget(self._reload_bar)
+        column.addLayout(foot)
+
+    def _heading(self) -> QVBoxLayout:
+        title = Words(_("Settings"), wrap=False)
+        title.setFont(fonts.strong())
+        close = IconButton("close", _("Close settings"))
+        close.clicked.connect(self.close_requested)
+        row = QHBoxLayout()
+        row.addWidget(title, 1)
+        row.addWidget(close)
+        column = QVBoxLayout()
+        column.setContentsMargins(Space.LARGE, Space.SMALL, Space.SMALL, Space.SMALL)
+        column.addLayout(row)
+        searching = QHBoxLayout()
+        searching.setContentsMargins(0, 0, Space.SMALL, 0)
+        searching.addWidget(self.search)
+        column.addLayout(searching)
+        return column
+
+    def _scroller(self) -> QScrollArea:
+        body = QWidget()
+        body.setObjectName("panelBody")
+        column = QVBoxLayout(body)
+        column.setContentsMargins(Space.TINY, Space.TINY, Space.LARGE, Space.LARGE)
+        column.setSpacing(Space.TINY)
+        for section in self.sections:
+            column.addWidget(section)
+        column.addWidget(self._nothing)
+        column.addStretch(1)
+        area = QScrollArea()
+        area.setObjectName("panelScroll")
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(body)
+        return area
+
+    def show_reload(self, needed: bool) -> None:
+        """Offers to load the model again where a changed setting waits for it."""
+        self._reload_bar.setVisible(needed)
+
+    def section(self, title: str) -> Section:
+        """Returns a section by its untranslated title. Raises StopIteration where there is none."""
+        return next(section for section in self.sections if section.title == title)
+
+    def _find(self, words: str) -> None:
+        names = matching(self._settings, words)
+        for section in self.sections:
+            section.set_filter(names)
+        self._nothing.setVisible(names is not None and not names)
+
+
+def matching(settings: Iterable[SettingField], words: str) -> frozenset[str] | None:
+    """Returns the names of the settings whose words hold all that are searched for; None where none are."""
+    wanted = words.lower().split()
+    if not wanted:
+        return None
+    return frozenset(declared.name for declared in settings if all(word in _words_of(declared) for word in wanted))
+
+
+def _words_of(declared: SettingField) -> str:
+    setting = declared.setting
+    texts = (setting.title, setting.help, setting.section)
+    return "\n".join((declared.name, declared.flag, *texts, *map(_, texts))).lower()
