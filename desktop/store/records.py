@@ -22,7 +22,8 @@ class MessageState(StrEnum):
     DONE = "done"
     WRITING = "writing"  # the answer is being streamed
     STOPPED = "stopped"  # the person pressed Stop
-    CUT = "cut"  # the length limit or the context ended it; it can be continued
+    CUT_LENGTH = "cut_length"  # the longest answer allowed was reached
+    CUT_CONTEXT = "cut_context"  # the context was full
     INTERRUPTED = "interrupted"  # the application ended while it was written
     FAILED = "failed"  # `error` says why
 

@@ -1,0 +1,143 @@
+"""Turns the end of an engine process into a sentence with advice. Knows nothing about how the process was run."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from runtime.errors import ErrorInfo, UserError
+from runtime.text import N_, _
+
+_SHOWN_LINES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """How a process ended. On Unix `code` of a crash is the signal's number, on Windows the exception's."""
+
+    code: int
+    crashed: bool = False
+    started: bool = True  # whether the process ran at all
+    greeted: bool = True  # whether it said `Hello`
+    stderr: tuple[str, ...] = ()
+
+    def signalled(self, name: str, windows: int = 0) -> bool:
+        """Whether it died of the named Unix signal, or of the Windows exception with that number."""
+        number = getattr(signal, name, None)
+        return self.crashed and ((number is not None and self.code == number) or self.code & 0xFFFFFFFF == windows != 0)
+
+    def said(self, pattern: str) -> bool:
+        """Whether its last lines match a pattern, in any case of letters."""
+        return any(re.search(pattern, line, re.IGNORECASE) for line in self.stderr[-_SHOWN_LINES:])
+
+
+class EngineEnded(UserError):
+    """The engine process is gone. Each kind has its own cause and advice."""
+
+    code = "engine_ended"
+    title: ClassVar[str] = N_("The engine ended unexpectedly.")
+    cause: ClassVar[str] = N_("It gave no reason (exit status {status}).")
+    advice: ClassVar[str] = N_("Send again: the model is loaded anew. If it happens again, the details below say more.")
+
+    def __init__(self, end: ChildEnd) -> None:
+        super().__init__(
+            _(self.title),
+            _(self.cause).format(status=end.code),
+            _(self.advice),
+            details="\n".join((*end.stderr[-_SHOWN_LINES:], f"exit status {end.code}")),
+        )
+
+
+class EngineNotStarted(EngineEnded):
+    code = "engine_not_started"
+    title = N_("The engine could not be started.")
+    cause = N_("Its program is missing, incomplete or not allowed to run (exit status {status}).")
+    advice = N_("Run the set-up again; “quern doctor” shows what is missing.")
+
+
+class EngineIllegalInstruction(EngineEnded):
+    code = "engine_illegal_instruction"
+    cause = N_("It used an instruction that this processor does not have.")
+    advice = N_("Run the set-up again on this computer; it builds an engine that fits this processor.")
+
+
+class EngineOutOfMemory(EngineEnded):
+    code = "engine_out_of_memory"
+    cause = N_("There was not enough memory.")
+    advice = N_("Choose a smaller model, a shorter context or a smaller cache type, or close other programs.")
+
+
+class EngineKilled(EngineEnded):
+    code = "engine_killed"
+    cause = N_("The system or another program ended it, most often because memory ran out.")
+    advice = N_("Choose a smaller model, a shorter context or a smaller cache type, or close other programs.")
+
+
+class EngineCheckFailed(EngineEnded):
+    code = "engine_check_failed"
+    cause = N_("A check inside the engine failed; the details show which.")
+    advice = N_("Try other loading settings or another file of this model.")
+
+
+class EngineFileGone(EngineEnded):
+    code = "engine_file_gone"
+    cause = N_("The model's file could no longer be read: it was shortened, replaced or its disk was taken away.")
+    advice = N_("Check the file and load the model again.")
+
+
+class EngineFault(EngineEnded):
+    code = "engine_fault"
+    cause = N_("It broke off inside the library that runs the model (exit status {status}).")
+    advice = N_("Send again: the model is loaded anew. If it happens again, the file may be damaged: try another one.")
+
+
+class EngineHung(UserError):
+    """The engine did not answer Stop and was ended."""
+
+    code = "engine_hung"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            _("The engine did not stop within {seconds} seconds and was ended.").format(seconds=f"{seconds:.0f}"),
+            _("What it had written is kept."),
+            _("The next message loads the model again."),
+        )
+
+
+class EngineMismatch(UserError):
+    """The child process speaks another version of the protocol."""
+
+    code = "engine_mismatch"
+
+    def __init__(self, found: int, wanted: int) -> None:
+        super().__init__(
+            _("The engine belongs to another version of Quern."),
+            _("It speaks version {found} of their common language; this window needs version {wanted}.").format(
+                found=found, wanted=wanted
+            ),
+            _("Run the set-up again."),
+        )
+
+
+# The first row that fits is taken: what the process said is better evidence than the signal it died of.
+_KINDS: tuple[tuple[Callable[[ChildEnd], bool], type[EngineEnded]], ...] = (
+    (lambda end: end.signalled("SIGILL", 0xC000001D) or end.said(r"illegal instruction"), EngineIllegalInstruction),
+    (
+        lambda end: end.said(r"out of (device )?memory|OutOfDeviceMemory|bad_alloc|MemoryError|failed to allocate"),
+        EngineOutOfMemory,
+    ),
+    (lambda end: end.said(r"GGML_ASSERT|assertion .*failed"), EngineCheckFailed),
+    (lambda end: end.signalled("SIGBUS", 0xC0000006), EngineFileGone),
+    (lambda end: end.signalled("SIGKILL"), EngineKilled),
+    (lambda end: end.crashed and end.started, EngineFault),
+    (lambda end: not end.started or not end.greeted, EngineNotStarted),
+)
+
+
+def explain(end: ChildEnd) -> ErrorInfo:
+    """Returns what happened and what to do, in the person's language."""
+    kind = next((kind for fits, kind in _KINDS if fits(end)), EngineEnded)
+    return kind(end).info
