@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from runtime import foreign_files, gguf_checks
 from runtime.gguf_reader import Cursor, GgufArray, GgufText, Lie, Value
-from runtime.gguf_types import FILE_TYPES, REMOVED_TYPES, TENSOR_TYPES
+from runtime.gguf_types import FILE_TYPES, REMOVED_TYPES, TENSOR_TYPES, UINT32, TensorType
 from runtime.model_errors import (
     DamagedModel,
     ModelMissing,
@@ -43,6 +43,7 @@ _MAX_KEYS, _MAX_TENSORS = 1 << 16, 1 << 16
 _MIN_KEY_BYTES, _MIN_TENSOR_BYTES = 8 + 1 + 4 + 1, 8 + 1 + 4 + 8 + 4 + 8
 _MAX_TENSOR_NAME = 63  # ggml keeps names in 64 bytes
 _MAX_DIMS = 4
+_TYPES_TO_COME = 4096  # beyond it a type's number is damage, not a newer format
 _SPLIT_NAME = re.compile(r"(?P<prefix>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 _SHOWN_NAME_LENGTH = 120
 
@@ -284,9 +285,10 @@ def _read_metadata(path: Path, cursor: Cursor, count: int) -> dict[str, Value]:
         key = cursor.name()
         if key in metadata:
             raise Lie(_("The key “{key}” appears twice.").format(key=clean_name(key)))
-        metadata[key] = cursor.value(path, clean_name(key))
-        if key == "general.alignment" and type(metadata[key]) is not int:
-            raise Lie(_("“{key}” is not a whole number.").format(key=key))
+        value_type = cursor.u32()
+        if key == "general.alignment" and value_type != UINT32:  # llama.cpp takes no other type
+            raise Lie(_("“{key}” is not a 32-bit number.").format(key=key))
+        metadata[key] = cursor.value(path, clean_name(key), value_type)
     return metadata
 
 
@@ -317,25 +319,30 @@ def _read_tensor(path: Path, cursor: Cursor) -> TensorInfo:
 
 def _packed_size(path: Path, name: str, shape: tuple[int, ...], number: int) -> tuple[str, int]:
     """Returns a tensor's type and its size in bytes."""
-    if number in REMOVED_TYPES:
-        raise UnsupportedModel(
-            path, _("It holds numbers of type {type}, which llama.cpp has dropped.").format(type=REMOVED_TYPES[number]),
-            _("Download the model in another quantization, such as Q4_K_M."),
-        )  # fmt: skip
-    if number < 0:
-        raise Lie(_("Tensor “{name}” has the type {type}, which cannot be.").format(name=name, type=number))
-    if number not in TENSOR_TYPES:
-        raise UnsupportedModel(
-            path, _("Tensor “{name}” has the type {type}, which this version does not know.").format(
-                name=name, type=number))  # fmt: skip
-    kind = TENSOR_TYPES[number]
     if any(size < 1 for size in shape) or math.prod(shape) >= 1 << 63:
         raise Lie(_("Tensor “{name}” has the impossible shape {shape}.").format(
             name=name, shape=" × ".join(f"{size:,}" for size in shape)))  # fmt: skip
+    kind = _tensor_type(path, name, number)
     if shape[0] % kind.block:
         raise Lie(_("Tensor “{name}” has rows of {n} numbers; {type} packs them in blocks of {block}.").format(
             name=name, n=f"{shape[0]:,}", type=kind.name, block=kind.block))  # fmt: skip
     return kind.name, math.prod(shape) // kind.block * kind.block_bytes
+
+
+def _tensor_type(path: Path, name: str, number: int) -> TensorType:
+    if number in TENSOR_TYPES:
+        return TENSOR_TYPES[number]
+    if number in REMOVED_TYPES:
+        raise UnsupportedModel(
+            path,
+            _("It holds numbers of type {type}, which llama.cpp has dropped.").format(type=REMOVED_TYPES[number]),
+            _("Download the model in another quantization, such as Q4_K_M."),
+        )
+    if not 0 <= number < _TYPES_TO_COME:
+        raise Lie(_("Tensor “{name}” has the type {type}, which cannot be.").format(name=name, type=number))
+    raise UnsupportedModel(
+        path, _("Tensor “{name}” has the type {type}, which this version does not know.").format(name=name, type=number)
+    )
 
 
 def _check_tensors(tensors: Sequence[TensorInfo], *, alignment: int, data_offset: int, size: int) -> None:

@@ -150,9 +150,8 @@ class Cursor:
         except UnicodeDecodeError as error:
             raise Lie(_("A name in its header is not UTF-8 text.")) from error
 
-    def value(self, path: Path, key: str) -> Value:
-        """Returns the value of a key, whatever its type; long ones as `GgufArray` or `GgufText`."""
-        value_type = self.u32()
+    def value(self, path: Path, key: str, value_type: int) -> Value:
+        """Returns the value of a key; long ones as `GgufArray` or `GgufText`."""
         if value_type == STRING:
             return self._text(path)
         if value_type == ARRAY:
