@@ -24,13 +24,12 @@ import jinja2.utils
 from runtime.control_text import unused_character
 from runtime.errors import UserError
 from runtime.messages import Message, Role
-from runtime.text import _
+from runtime.text import N_, _
 
 SOURCE_LIMIT = 1_000_000  # characters; the longest templates of public models have some 30,000
 OUTPUT_LIMIT = 8_000_000  # characters, on top of four times the conversation's own
 
 _PROBE = "Chat template probe"
-_METADATA_KEY = "tokenizer.chat_template"
 
 
 # --- what can go wrong ------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ class TemplateBroken(ChatTemplateError):
         where = _("Line {line}: {reason}") if line else "{reason}"
         super().__init__(
             _("This model's chat template is broken."),
-            where.format(line=line, reason=printable(reason, 500)),
+            where.format(line=line, reason=printable(_(reason), 500)),
             _another_way(),
             arguments=(reason, line),
         )
@@ -253,11 +252,11 @@ class ChatTemplate:
     Raises `TemplateBroken` where the source does not parse, `TemplateTooLarge` where it is too long.
     """
 
-    def __init__(self, source: str, *, bos: str = "", eos: str = "", name: str = "default") -> None:
+    def __init__(self, source: str, *, bos: str = "", eos: str = "") -> None:
         if len(source) > SOURCE_LIMIT:
             raise TemplateTooLarge("source", SOURCE_LIMIT)
-        self.source, self.name = source, name
-        self._tokens = {"bos_token": bos or _MissingToken(), "eos_token": eos or _MissingToken()}
+        self._source = source
+        self._tokens: dict[str, Any] = {"bos_token": bos or _MissingToken(), "eos_token": eos or _MissingToken()}
         self._environment = _environment()
         try:
             self._template = self._environment.from_string(source)
@@ -282,39 +281,46 @@ class ChatTemplate:
         `strftime_now` tells. Raises `TemplateBroken`, `TemplateRefused`, `TemplateTooLarge`, `CannotContinue`, and
         MemoryError where the process has a limit.
         """
-        context = dict(variables or {}, now=now or datetime.now(), add_generation_prompt=add_generation_prompt)
         if not messages:
             raise ValueError("a conversation has at least one message")
+        clock = now or datetime.now()
         if continue_last:
-            return self._up_to_last_content(messages, context)
-        return self._run(messages, context)
+            return self._up_to_last_content(messages, dict(variables or {}), clock)
+        values = dict(variables or {}, add_generation_prompt=add_generation_prompt)
+        return self._run(messages, values, clock, in_parts=self.wants_parts)
 
     @cached_property
     def ignores_system(self) -> bool:
         """Whether a system prompt vanishes without a word."""
         turn = Message(Role.USER, "Hello")
-        alone, prompted = self._try((turn,)), self._try((Message(Role.SYSTEM, _PROBE), turn))
+        parts = self.wants_parts
+        alone = self._try((turn,), in_parts=parts)
+        prompted = self._try((Message(Role.SYSTEM, _PROBE), turn), in_parts=parts)
         return alone is not None and alone == prompted
 
     @cached_property
-    def _wants_parts(self) -> bool:
+    def wants_parts(self) -> bool:
         """Whether contents have to be lists of parts, as in `[{"type": "text", "text": …}]`."""
         turn = (Message(Role.USER, _PROBE),)
-        plain, parts = self._try(turn), self._try(turn, in_parts=True)
+        plain, parts = self._try(turn, in_parts=False), self._try(turn, in_parts=True)
         return _PROBE not in (plain or "") and _PROBE in (parts or "") and "'type'" not in (parts or "")
 
-    def _try(self, messages: tuple[Message, ...], *, in_parts: bool = False) -> str | None:
-        context = {"now": datetime(2000, 1, 1), "add_generation_prompt": True}
+    def _try(self, messages: tuple[Message, ...], *, in_parts: bool) -> str | None:
         try:
-            return self._run(messages, context, in_parts=in_parts)
+            return self._run(messages, {"add_generation_prompt": True}, datetime(2000, 1, 1), in_parts=in_parts)
         except ChatTemplateError:
             return None
 
-    def _run(self, messages: tuple[Message, ...], context: dict[str, Any], *, in_parts: bool | None = None) -> str:
-        in_parts = self._wants_parts if in_parts is None else in_parts
+    def _run(
+        self,
+        messages: tuple[Message, ...],
+        variables: Mapping[str, Any],
+        now: datetime,
+        *,
+        in_parts: bool,
+    ) -> str:
         limit = OUTPUT_LIMIT + 4 * sum(len(message.content) for message in messages)
-        now: datetime = context["now"]
-        values = self._tokens | {key: value for key, value in context.items() if key != "now"}
+        values = {**self._tokens, **variables}
         values |= {
             "messages": [_for_template(message, in_parts) for message in messages],
             "tools": None,
@@ -328,11 +334,12 @@ class ChatTemplate:
         except Exception as error:
             raise _as_template_error(error) from error
 
-    def _up_to_last_content(self, messages: tuple[Message, ...], context: dict[str, Any]) -> str:
-        mark = unused_character(self.source + "".join(message.content for message in messages))
+    def _up_to_last_content(self, messages: tuple[Message, ...], variables: dict[str, Any], now: datetime) -> str:
+        mark = unused_character(self._source + "".join(message.content for message in messages))
         # The space tells whether the template strips contents: then the answer's own trailing space goes as well.
         marked = Message(messages[-1].role, messages[-1].content + mark + " ")
-        text = self._run((*messages[:-1], marked), context | {"add_generation_prompt": False})
+        values = {**variables, "add_generation_prompt": False}
+        text = self._run((*messages[:-1], marked), values, now, in_parts=self.wants_parts)
         end = text.rfind(mark)
         if end < 0:
             raise CannotContinue
@@ -358,9 +365,10 @@ def _as_template_error(error: Exception) -> ChatTemplateError:
         return TemplateRefused(str(error))
     if isinstance(error, jinja2.TemplateSyntaxError):
         return TemplateBroken(error.message or "", error.lineno)
+    reason = str(error) or type(error).__name__
     if isinstance(error, RecursionError):
-        return TemplateBroken(_("It calls itself without end."), _line_of(error.__traceback__))
-    return TemplateBroken(str(error) or type(error).__name__, _line_of(error.__traceback__))
+        reason = N_("It is nested too deeply, or calls itself without end.")
+    return TemplateBroken(reason, _line_of(error.__traceback__))
 
 
 def _line_of(traceback: TracebackType | None) -> int:
@@ -374,15 +382,6 @@ def _line_of(traceback: TracebackType | None) -> int:
 
 
 # --- which template ---------------------------------------------------------------------------------------------
-
-
-def templates_in(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the templates of a GGUF file by name; the one without a name is called "default"."""
-    return {
-        key.removeprefix(_METADATA_KEY).removeprefix(".") or "default": source
-        for key, source in metadata.items()
-        if (key == _METADATA_KEY or key.startswith(_METADATA_KEY + ".")) and isinstance(source, str) and source.strip()
-    }
 
 
 def choose_template(named: Mapping[str, str], wanted: str = "") -> tuple[str, str]:

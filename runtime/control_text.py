@@ -71,6 +71,23 @@ def unused_character(text: str) -> str:
     raise ValueError("the text contains all noncharacters from U+FDD0 to U+FDEF")
 
 
+def holds_all(text: str, messages: tuple[Message, ...]) -> bool:
+    """Returns whether every content stands in the text as it is, one after the other."""
+    place = 0
+    for content in (message.content.strip() for message in messages):
+        place = text.find(content, place) + len(content)
+        if place < len(content):
+            return False
+    return True
+
+
+def whole_characters(text: str) -> str:
+    """Returns text that is valid Unicode: halves of characters, as some clipboards give, are joined or replaced."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 class _Marks:
     """A set of control texts that is searched in time independent of its size (some models have 6,000)."""
 

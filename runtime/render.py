@@ -29,7 +29,7 @@ from runtime.errors import UserError
 from runtime.messages import Message
 from runtime.text import _
 
-MEMORY_LIMIT = 512 * 1024 * 1024  # bytes a template may use, beyond what the child holds when it starts
+MEMORY_LIMIT = 256 * 1024 * 1024  # bytes a template may use, beyond what the child holds when it starts
 _START_LIMIT = 30.0  # seconds; a cold disk and a virus scanner together
 _BACKSTOP = 3.0  # seconds after which the child ends itself, should nobody be left to end it
 
@@ -160,8 +160,8 @@ class TemplateRenderer:
         if not source.strip():
             raise chat_template.NoTemplate
         request = _Request(
-            source=_whole(source),
-            messages=tuple(Message(turn.role, _whole(turn.content)) for turn in messages),
+            source=control_text.whole_characters(source),
+            messages=tuple(Message(turn.role, control_text.whole_characters(turn.content)) for turn in messages),
             now=now or self._time_of_today(),
             seconds=self._timeout,
             bos=bos,
@@ -179,7 +179,7 @@ class TemplateRenderer:
 
     def _guarded(self, request: _Request, control_texts: tuple[str, ...]) -> Rendered:
         rendered = self._with_guard(request, control_texts)
-        if _holds_all(rendered.text, request.messages):
+        if control_text.holds_all(rendered.text, request.messages):
             return rendered
         # A template that cuts pieces out of a message may join a control text from the rest. With every beginning of
         # one broken it cannot: what it then writes differs, and is right.
@@ -302,25 +302,8 @@ class _Child:
                 pipe.close()
 
 
-def _holds_all(text: str, messages: tuple[Message, ...]) -> bool:
-    """Returns whether every content stands in the text as it is, one after the other."""
-    place = 0
-    for content in (message.content.strip() for message in messages):
-        place = text.find(content, place) + len(content)
-        if place < len(content):
-            return False
-    return True
-
-
 def _controls(rendered: Rendered) -> list[str]:
     return [segment.text for segment in rendered.segments if segment.control]
-
-
-def _whole(text: str) -> str:
-    """Returns text that is valid Unicode: halves of characters, as some clipboards give, are joined or replaced."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _resident_bytes(pid: int) -> int:
@@ -388,11 +371,15 @@ def _answer_to(request: _Request) -> _Text | _Error:
             variables=request.variables,
             now=request.now,
         )
-        return _Text(_whole(text), notes)
+        return _Text(control_text.whole_characters(text), notes)
     except chat_template.ChatTemplateError as error:
-        return _Error(error.code, tuple(_whole(item) if isinstance(item, str) else item for item in error.arguments))
+        return _Error(error.code, tuple(map(_sendable, error.arguments)))
     except MemoryError:
         return _Error(chat_template.TemplateTooLarge.code, ("memory", MEMORY_LIMIT))
+
+
+def _sendable(argument: Any) -> Any:
+    return control_text.whole_characters(argument) if isinstance(argument, str) else argument
 
 
 @lru_cache(maxsize=8)
