@@ -203,14 +203,18 @@ class ChatDatabase:
             )
 
     def remove_message(self, message_id: str) -> None:
-        """Removes a message that nothing follows, and shows the branch up to its parent."""
+        """Removes a message that nothing follows, and shows its newest other version, or else its parent."""
         with self.transaction():
-            followed = "SELECT 1 FROM messages WHERE parent_id = ?"
-            if self._connection.execute(followed, (message_id,)).fetchone():
+            query = "SELECT chat_id FROM messages WHERE id = ?"
+            row = self._connection.execute(query, (message_id,)).fetchone()
+            if row is None:
+                return
+            shape = reading.tree(self._connection, row["chat_id"])
+            if shape.children.get(message_id):
                 return
             self._connection.execute(
-                "UPDATE chats SET leaf = (SELECT parent_id FROM messages WHERE id = ?) WHERE leaf = ?",
-                (message_id, message_id),
+                "UPDATE chats SET leaf = ? WHERE id = ? AND leaf = ?",
+                (shape.without(message_id), row["chat_id"], message_id),
             )
             self._connection.execute("DELETE FROM messages WHERE id = ?", (message_id,))
             self._connection.execute("DELETE FROM journal WHERE message_id = ?", (message_id,))

@@ -48,6 +48,11 @@ class Tree:
         """Returns the versions of a message, itself included, in the order of writing."""
         return self.children[self.parent[id]]
 
+    def without(self, id: str) -> str | None:
+        """Returns where the branch would end if the last message `id` were not there."""
+        others = [other for other in self.siblings(id) if other != id]
+        return self.newest_below(others[-1]) if others else self.parent[id]
+
     def newest_below(self, id: str) -> str:
         """Returns the end of the branch that goes through `id` and takes the newest child each time."""
         seen = {id}

@@ -1,0 +1,109 @@
+"""From stored messages to what the model is asked, and to what is shown. Pure functions; knows no store and no Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from desktop.chat.view.message_model import ChatItem, ItemState
+from desktop.human import duration
+from desktop.store.records import MessageRecord, MessageState, Receipt
+from runtime.messages import Conversation, Message, Role
+from runtime.protocol import EngineInfo, Finished, FinishReason, Usage
+from runtime.text import _
+
+_TITLE_LENGTH = 60
+_SHOWN_AS = {
+    MessageState.DONE: ItemState.COMPLETE,
+    MessageState.WRITING: ItemState.STREAMING,
+    MessageState.STOPPED: ItemState.STOPPED,
+    MessageState.INTERRUPTED: ItemState.STOPPED,
+    MessageState.CUT_LENGTH: ItemState.CUT_LENGTH,
+    MessageState.CUT_CONTEXT: ItemState.CUT_CONTEXT,
+    MessageState.FAILED: ItemState.FAILED,
+}
+_ENDED_AS = {
+    FinishReason.END: MessageState.DONE,
+    FinishReason.STOP_TEXT: MessageState.DONE,
+    FinishReason.LENGTH: MessageState.CUT_LENGTH,
+    FinishReason.CONTEXT: MessageState.CUT_CONTEXT,
+    FinishReason.STOPPED: MessageState.STOPPED,
+}
+
+
+def conversation(system_prompt: str, branch: Sequence[MessageRecord]) -> Conversation:
+    """Returns what the model is asked: the instructions, then the branch without answers that stayed empty.
+
+    Two questions in a row (the first was never answered) become one turn: many templates insist on taking turns.
+    """
+    turns: list[Message] = [Message(Role.SYSTEM, system_prompt)] if system_prompt.strip() else []
+    for record in branch:
+        if not record.content:
+            continue
+        if turns and turns[-1].role is record.role:
+            turns[-1] = Message(record.role, f"{turns[-1].content}\n\n{record.content}")
+        else:
+            turns.append(Message(record.role, record.content))
+    return tuple(turns)
+
+
+def title_from(text: str) -> str:
+    """Returns a title for a chat: the first line of its first message, cut at a word."""
+    line = next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
+    if len(line) <= _TITLE_LENGTH:
+        return line
+    cut = line[: _TITLE_LENGTH - 1]
+    return (cut.rsplit(" ", 1)[0] if " " in cut else cut) + "…"
+
+
+def state_of(reason: FinishReason) -> MessageState:
+    """Returns how an answer is stored that ended for this reason."""
+    return _ENDED_AS[reason]
+
+
+def receipt_of(finished: Finished, info: EngineInfo | None, sampling: dict[str, object], *, dropped: int) -> Receipt:
+    """Returns how an answer was made."""
+    return Receipt(
+        reason=finished.reason.value,
+        usage=msgspec.to_builtins(finished.usage),
+        seed=finished.seed,
+        sampling=sampling,
+        engine=info.engine if info else "",
+        build=info.build if info else "",
+        model_path=info.path if info else "",
+        dropped=dropped,
+    )
+
+
+def item_of(record: MessageRecord) -> ChatItem:
+    """Returns a stored message as it is shown."""
+    return ChatItem(
+        id=record.id,
+        role=record.role,
+        text=record.content,
+        state=item_state(record.state),
+        error=record.error,
+        usage=usage_texts(record.receipt),
+        model_name=record.model,
+        version=record.version,
+        versions=record.versions,
+    )
+
+
+def item_state(state: MessageState) -> ItemState:
+    """Returns how a stored state is shown."""
+    return _SHOWN_AS[state]
+
+
+def usage_texts(receipt: Receipt | None) -> tuple[str, ...]:
+    """Returns speed and time of an answer as people read them; nothing where they are not known."""
+    if receipt is None or not receipt.usage:
+        return ()
+    try:
+        usage = msgspec.convert(receipt.usage, Usage)
+    except msgspec.ValidationError:  # stored by another version
+        return ()
+    speed, seconds = usage.generation_speed, usage.prompt_seconds + usage.generation_seconds
+    texts = [_("{speed} tok/s").format(speed=f"{speed:.0f}")] if speed else []
+    return (*texts, duration(seconds)) if seconds else tuple(texts)

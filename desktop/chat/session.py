@@ -1,0 +1,442 @@
+"""The chat in the window: joins the store, the engine and the list of messages. Knows no widget, no SQL, no process.
+
+An answer belongs to the chat in which it was asked. It goes on when another chat is shown, and is stored where it
+belongs: events are matched by the request's id, never by what happens to be on the screen. While a chat is being
+answered it takes no second message; `send` then returns False, and the text stays in the composer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from desktop.chat.conversation import conversation, item_of, item_state, receipt_of, state_of, title_from, usage_texts
+from desktop.chat.view.message_model import ChatItem
+from desktop.engine_client import EngineClient
+from desktop.store.chat_store import ChatStore
+from desktop.store.records import (
+    ChatRecord,
+    MessageRecord,
+    MessageState,
+    OpenChat,
+    Receipt,
+    clean_text,
+    new_id,
+    now,
+)
+from runtime.errors import ErrorInfo, UserError
+from runtime.messages import Role
+from runtime.params import SamplingParams
+from runtime.protocol import Finished, GenerationRequest, PromptProgress
+from runtime.settings import changed
+from runtime.text import _
+
+_DRAFT_MS = 500
+
+
+class ChatGone(UserError):
+    """A chat was opened that is not there any more."""
+
+    code = "chat_gone"
+
+    def __init__(self) -> None:
+        super().__init__(_("This chat is no longer there."), "", _("Choose another one, or start a new chat."))
+
+
+class MessageList(Protocol):
+    """The list on the screen, as far as the session needs it."""
+
+    def set_items(self, items: Iterable[ChatItem]) -> None: ...
+    def add(self, item: ChatItem) -> None: ...
+    def append_text(self, item_id: str, text: str) -> None: ...
+    def update(self, item_id: str, **changes: Any) -> None: ...
+    def remove_from(self, item_id: str) -> None: ...
+    def __contains__(self, item_id: object) -> bool: ...
+
+
+@dataclass(slots=True)
+class _Answer:
+    """One answer that is being written."""
+
+    chat_id: str
+    message_id: str
+    sampling: SamplingParams
+    parts: list[str] = field(default_factory=list)
+    dropped: int = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+class ChatSession(QObject):
+    """The chat that is shown, and every answer still being written."""
+
+    chat_changed = Signal(str)  # id of the chat that is shown now
+    title_changed = Signal(str)
+    draft_changed = Signal(str)  # what belongs into the composer
+    system_prompt_changed = Signal(str)
+    busy_changed = Signal(bool)  # whether this chat is being answered
+    prompt_progress = Signal(object)  # protocol.PromptProgress of this chat's answer
+    context_trimmed = Signal(int)  # how many messages of this chat no longer fitted into the prompt
+    problem = Signal(object)  # ErrorInfo
+
+    def __init__(
+        self,
+        store: ChatStore,
+        engine: EngineClient,
+        items: MessageList,
+        *,
+        sampling: Callable[[], SamplingParams],
+        system_prompt: Callable[[], str] = str,
+        parent: QObject | None = None,
+    ) -> None:
+        """`sampling` is asked before each answer, `system_prompt` when a new chat begins."""
+        super().__init__(parent)
+        self._store, self._engine, self._items = store, engine, items
+        self._sampling, self._new_system_prompt = sampling, system_prompt
+        self._answers: dict[int, _Answer] = {}
+        self._chat = ChatRecord(id=new_id())
+        self._stored = False
+        self._loading = False
+        self._branch: list[MessageRecord] = []
+        self._was_busy = False
+        self._draft_timer = QTimer(self, singleShot=True, interval=_DRAFT_MS)
+        self._draft_timer.timeout.connect(self._store_draft)
+        engine.text.connect(self._on_text)
+        engine.finished.connect(self._on_finished)
+        engine.failed.connect(self._on_failed)
+        engine.prompt_progress.connect(self._on_prompt_progress)
+        engine.context_trimmed.connect(self._on_trimmed)
+        self.new_chat()
+
+    # --- what is shown ---------------------------------------------------------------------------------------------
+
+    @property
+    def chat_id(self) -> str:
+        """The id of the chat that is shown; a new chat has one before it is stored."""
+        return self._chat.id
+
+    @property
+    def title(self) -> str:
+        """The chat's title, empty for a chat without messages."""
+        return self._chat.title
+
+    @property
+    def system_prompt(self) -> str:
+        return self._chat.system_prompt
+
+    @property
+    def busy(self) -> bool:
+        """Whether this chat is being answered."""
+        return any(answer.chat_id == self.chat_id for answer in self._answers.values())
+
+    @property
+    def unanswered(self) -> str | None:
+        """The id of a question at the end that has no answer, for a retry with `regenerate`."""
+        if self.busy or self._loading or not self._branch or self._branch[-1].role is not Role.USER:
+            return None
+        return self._branch[-1].id
+
+    # --- choosing a chat -------------------------------------------------------------------------------------------
+
+    def new_chat(self) -> None:
+        """Shows an empty chat. It is stored with its first message or draft."""
+        self._leave()
+        self._stored = False
+        self._show(OpenChat(chat=ChatRecord(id=new_id(), system_prompt=self._new_system_prompt())))
+
+    def open(self, chat_id: str, *, reveal: str | None = None) -> None:
+        """Shows a stored chat; with `reveal`, on the branch that holds that message. Running answers go on."""
+        self._leave()
+        self._load(chat_id, reveal=reveal)
+
+    def delete_chat(self, chat_id: str) -> None:
+        """Takes a chat out of the list (`ChatStore.restore_chat` undoes it) and stops what is written in it."""
+        for id, answer in list(self._answers.items()):
+            if answer.chat_id == chat_id:
+                self._engine.stop(id)
+        if chat_id == self.chat_id:
+            self.new_chat()
+        self._store.delete_chat(chat_id)
+
+    def rename(self, title: str) -> None:
+        """Gives the shown chat a title."""
+        self._set_title(" ".join(title.split()))
+        if self._stored:
+            self._store.rename_chat(self.chat_id, self.title)
+
+    # --- talking ---------------------------------------------------------------------------------------------------
+
+    def send(self, text: str) -> bool:
+        """Sends a message; returns False, and does nothing, while this chat is being answered or text is blank."""
+        if not self._free() or not text.strip():
+            return False
+        self._add_question(clean_text(text), parent=self._branch[-1].id if self._branch else None)
+        return True
+
+    def stop(self) -> None:
+        """Ends the answer being written in this chat; what it has so far is kept."""
+        for id, answer in list(self._answers.items()):
+            if answer.chat_id == self.chat_id:
+                self._engine.stop(id)
+
+    def regenerate(self, id: str) -> bool:
+        """Answers again, as a new version of the answer `id`, or of the answer to the question `id`."""
+        at = self._position(id)
+        if not self._free() or at is None:
+            return False
+        if self._branch[at].role is Role.USER:
+            at += 1
+        if at == 0:
+            return False
+        old = self._branch[at] if at < len(self._branch) else None
+        self._cut(at)
+        self._add_answer(versions=old.versions + 1 if old is not None else 1)
+        return True
+
+    def edit_and_resend(self, id: str, text: str) -> bool:
+        """Sends a question again with other words, as a new version of it on a branch of its own."""
+        at = self._position(id)
+        if not self._free() or at is None or self._branch[at].role is not Role.USER or not text.strip():
+            return False
+        old = self._branch[at]
+        self._cut(at)
+        self._add_question(clean_text(text), parent=old.parent_id, versions=old.versions + 1)
+        return True
+
+    def continue_answer(self, id: str) -> bool:
+        """Lets the last answer go on where it ended."""
+        if not self._free() or not self._branch or self._branch[-1].id != id:
+            return False
+        answer = self._branch[-1]
+        if answer.role is not Role.ASSISTANT or not answer.content:
+            return False
+        self._store.resume_answer(id)
+        self._branch[-1] = msgspec.structs.replace(answer, state=MessageState.WRITING, error=None)
+        self._items.update(id, state=item_state(MessageState.WRITING), error=None)
+        self._ask(id, so_far=[answer.content])
+        return True
+
+    def choose_version(self, id: str, step: int) -> None:
+        """Shows another version of a message, and what followed it; a running answer goes on meanwhile."""
+        if not self._loading and self._position(id) is not None:
+            self._loading = True
+            chat_id = self.chat_id
+            self._store.choose_version(chat_id, id, step, lambda found: self._opened(chat_id, found))
+
+    def set_system_prompt(self, text: str) -> None:
+        """Sets this chat's instructions, from its next answer on."""
+        self._chat = msgspec.structs.replace(self._chat, system_prompt=clean_text(text))
+        if self._stored:
+            self._store.set_system_prompt(self.chat_id, self._chat.system_prompt)
+        self.system_prompt_changed.emit(self._chat.system_prompt)
+
+    def set_draft(self, text: str) -> None:
+        """Keeps what is typed and not sent; to be called with every change, it is stored after a short rest."""
+        if not self._loading and text != self._chat.draft:
+            self._chat = msgspec.structs.replace(self._chat, draft=clean_text(text))
+            self._draft_timer.start()
+
+    def close(self) -> None:
+        """Stores everything as it stands, running answers as stopped; to be called before the store is closed."""
+        self._leave()
+        for id in list(self._answers):
+            self._end_answer(id, MessageState.STOPPED)
+
+    # --- loading ---------------------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        if self._draft_timer.isActive():
+            self._draft_timer.stop()
+            self._store_draft()
+
+    def _load(self, chat_id: str, *, reveal: str | None = None) -> None:
+        self._loading = True
+        self._stored = True
+        self._chat = ChatRecord(id=chat_id)
+        self._branch = []
+        self._store.load_chat(chat_id, lambda found: self._opened(chat_id, found), reveal=reveal)
+
+    def _opened(self, chat_id: str, found: OpenChat | None) -> None:
+        if chat_id != self.chat_id:
+            return  # another chat was chosen meanwhile
+        if found is None:
+            self._stored = False
+            self._show(OpenChat(chat=ChatRecord(id=new_id(), system_prompt=self._new_system_prompt())))
+            self.problem.emit(ChatGone().info)
+        elif self._is_stale(found):
+            self._store.load_chat(chat_id, lambda newer: self._opened(chat_id, newer))
+        else:
+            self._show(found)
+
+    def _is_stale(self, found: OpenChat) -> bool:
+        """Whether an answer in it ended while it was read."""
+        running = {answer.message_id for answer in self._answers.values()}
+        return any(record.state is MessageState.WRITING and record.id not in running for record in found.messages)
+
+    def _show(self, found: OpenChat) -> None:
+        texts = {answer.message_id: answer.text for answer in self._answers.values()}
+        self._loading = False
+        self._chat = found.chat
+        self._branch = [
+            msgspec.structs.replace(record, content=texts.get(record.id, record.content)) for record in found.messages
+        ]
+        self._items.set_items(item_of(record) for record in self._branch)
+        self.chat_changed.emit(self._chat.id)
+        self.title_changed.emit(self._chat.title)
+        self.system_prompt_changed.emit(self._chat.system_prompt)
+        self.draft_changed.emit(self._chat.draft)
+        self._show_busy()
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def _free(self) -> bool:
+        return not self._loading and not self.busy
+
+    def _position(self, id: str) -> int | None:
+        return next((at for at, record in enumerate(self._branch) if record.id == id), None)
+
+    def _cut(self, at: int) -> None:
+        """Takes the messages from a position on off the screen; they stay in the store as another version."""
+        if at < len(self._branch):
+            self._items.remove_from(self._branch[at].id)
+            del self._branch[at:]
+
+    def _add_question(self, text: str, *, parent: str | None, versions: int = 1) -> None:
+        self._draft_timer.stop()
+        self._ensure_stored()
+        if not self.title:
+            self.rename(title_from(text))
+        if self._chat.draft:
+            self._chat = msgspec.structs.replace(self._chat, draft="")
+            self._store_draft()
+        self._add(Role.USER, text, parent=parent, versions=versions)
+        self._add_answer()
+
+    def _add_answer(self, *, versions: int = 1) -> None:
+        self._add(
+            Role.ASSISTANT, "", parent=self._branch[-1].id, versions=versions, state=MessageState.WRITING,
+            model=self._model_name(),
+        )  # fmt: skip
+        self._ask(self._branch[-1].id)
+
+    def _add(self, role: Role, text: str, *, parent: str | None, versions: int, **rest: Any) -> None:
+        record = MessageRecord(
+            id=new_id(), chat_id=self.chat_id, parent_id=parent, role=role, content=text, created=now(),
+            version=versions, versions=versions, **rest,
+        )  # fmt: skip
+        self._store.add_message(record)
+        self._branch.append(record)
+        self._items.add(item_of(record))
+
+    def _ask(self, message_id: str, *, so_far: list[str] | None = None) -> None:
+        sampling = self._sampling()
+        messages = conversation(self._chat.system_prompt, self._branch)
+        request = GenerationRequest(messages=messages, continue_last=so_far is not None, sampling=sampling)
+        answer = _Answer(self.chat_id, message_id, sampling, so_far or [])
+        self._answers[self._engine.generate(request)] = answer
+        self._show_busy()
+
+    def _model_name(self) -> str:
+        if self._engine.info is not None:
+            return self._engine.info.name
+        return Path(self._engine.wanted[0]).stem if self._engine.wanted is not None else ""
+
+    # --- what the engine says --------------------------------------------------------------------------------------
+
+    @Slot(int, str, int)
+    def _on_text(self, id: int, text: str, _n_tokens: int) -> None:
+        answer = self._answers.get(id)
+        if answer is not None:
+            answer.parts.append(text)
+            self._store.append_answer(answer.message_id, text)
+            if answer.message_id in self._items:
+                self._items.append_text(answer.message_id, text)
+
+    @Slot(int, object)
+    def _on_finished(self, id: int, finished: Finished) -> None:
+        answer = self._answers.get(id)
+        if answer is not None:
+            sampling = changed(answer.sampling)
+            receipt = receipt_of(finished, self._engine.info, sampling, dropped=answer.dropped)
+            self._end_answer(id, state_of(finished.reason), receipt=receipt)
+
+    @Slot(int, object)
+    def _on_failed(self, id: int, error: ErrorInfo) -> None:
+        if id in self._answers:
+            self._end_answer(id, MessageState.FAILED, error=error)
+
+    @Slot(int, object)
+    def _on_prompt_progress(self, id: int, progress: PromptProgress) -> None:
+        if self._is_shown(id):
+            self.prompt_progress.emit(progress)
+
+    @Slot(int, object)
+    def _on_trimmed(self, id: int, dropped: tuple[int, ...]) -> None:
+        if id in self._answers:
+            self._answers[id].dropped = len(dropped)
+        if self._is_shown(id):
+            self.context_trimmed.emit(len(dropped))
+
+    def _is_shown(self, id: int) -> bool:
+        return id in self._answers and self._answers[id].chat_id == self.chat_id
+
+    def _end_answer(
+        self, id: int, state: MessageState, *, receipt: Receipt | None = None, error: ErrorInfo | None = None
+    ) -> None:
+        answer = self._answers.pop(id)
+        text = answer.text
+        if not text and state is MessageState.STOPPED:
+            self._remove_empty(answer.message_id)
+        else:
+            self._store.finish_answer(answer.message_id, text, state, receipt=receipt, error=error)
+            self._show_ended(answer.message_id, content=text, state=state, receipt=receipt, error=error)
+        self._show_busy()
+
+    def _remove_empty(self, message_id: str) -> None:
+        """An answer stopped before its first word leaves its earlier version, or only the question, to ask again."""
+        self._store.remove_message(message_id)
+        at = self._position(message_id)
+        if at is not None and self._branch[at].versions > 1:
+            self._loading = True
+            chat_id = self.chat_id
+            self._store.load_chat(chat_id, lambda found: self._opened(chat_id, found))
+        elif at is not None:
+            self._cut(at)
+
+    def _show_ended(self, message_id: str, **changes: Any) -> None:
+        at = self._position(message_id)
+        if at is not None:
+            record = self._branch[at] = msgspec.structs.replace(self._branch[at], **changes)
+            usage = usage_texts(record.receipt)
+            self._items.update(message_id, state=item_state(record.state), error=record.error, usage=usage)
+
+    # --- small things ----------------------------------------------------------------------------------------------
+
+    def _ensure_stored(self) -> None:
+        if not self._stored:
+            moment = now()
+            self._chat = msgspec.structs.replace(self._chat, created=moment, updated=moment)
+            self._store.create_chat(self._chat)
+            self._stored = True
+
+    def _set_title(self, title: str) -> None:
+        self._chat = msgspec.structs.replace(self._chat, title=clean_text(title))
+        self.title_changed.emit(self._chat.title)
+
+    @Slot()
+    def _store_draft(self) -> None:
+        if self._stored or self._chat.draft.strip():
+            self._ensure_stored()
+            self._store.set_draft(self.chat_id, self._chat.draft)
+
+    def _show_busy(self) -> None:
+        if self.busy != self._was_busy:
+            self._was_busy = self.busy
+            self.busy_changed.emit(self.busy)

@@ -1,0 +1,211 @@
+"""An engine process that plays a part: speaks the real protocol, answers from a script, and fails on demand.
+
+    EngineClient(places, command=lambda: scripted_engine.command(crash_at=3, crash_how="SIGILL"))
+
+What happens is decided by a JSON object in the first argument; the fields of `Script` say what can be asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """How the engine behaves. Times are seconds."""
+
+    reply: str = "The capital of France is Paris."
+    echo: bool = False  # answers with the last message in place of the reply, so that answers can be told apart
+    delay: float = 0.0  # before each token
+    endless: bool = False  # the reply again and again, until Stop
+    prompt_steps: int = 0  # how many PromptProgress events precede the text
+    crash_at: int = -1  # dies before this token of every answer
+    crash_how: str = "SIGKILL"  # a signal's name, "abort", or "exit 3"
+    crash_once: str = ""  # a path: dies only while this file does not exist, and makes it first
+    deaf: bool = False  # ignores Stop
+    immortal: bool = False  # ignores the end of stdin as well
+    garbage: tuple[str, ...] = ()  # lines printed between the events
+    messages: tuple[str, ...] = ()  # lines written to stderr before the first token
+    load_seconds: float = 0.0
+    load_crash: str = ""  # as `crash_how`, while loading
+    load_error: str = ""  # a title: loading is refused with it
+    fail: str = ""  # a title: every answer is refused with it after `crash_at` tokens, or at once
+    start_crash: str = ""  # as `crash_how`, before Hello
+    version: int = 1
+    huge: int = 0  # one token of this many characters
+    log: str = ""  # a file that gets a line for each command received: its type and what matters of it
+
+
+def command(**changes: Any) -> list[str]:
+    """Returns the command line that starts this engine with a script."""
+    return [sys.executable, str(Path(__file__).resolve()), json.dumps(asdict(Script(**changes)))]
+
+
+def tokens(text: str) -> list[str]:
+    """Returns the pieces in which a text is streamed: words with the space before them."""
+    words = text.split(" ")
+    return [words[0], *(f" {word}" for word in words[1:])]
+
+
+class ScriptedEngine:
+    """Reads commands on a thread, as the real engine does, and plays the script on the main one."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._stopped: set[int] = set()
+        self._loaded = False
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        if self._script.start_crash:
+            die(self._script.start_crash)
+        self._send("hello", 0, version=self._script.version, pid=os.getpid())
+        threading.Thread(target=self._read, daemon=True).start()
+        while (item := self._work.get()) is not None:
+            self._carry_out(item)
+        while self._script.immortal:
+            time.sleep(0.05)
+
+    def _read(self) -> None:
+        for line in sys.stdin.buffer:
+            item = json.loads(line)
+            self._note(item)
+            if item["type"] == "stop":
+                if not self._script.deaf:
+                    self._stopped.add(item["id"])
+            elif item["type"] == "tokenize":
+                pieces = tokens(item["text"])
+                self._send("tokenized", item["id"], ids=list(range(len(pieces))), pieces=pieces)
+            elif item["type"] == "count_tokens":
+                self._send("tokens_counted", item["id"], total=sum(len(m["content"].split()) for m in item["messages"]))
+            else:
+                self._work.put(item)
+        if not self._script.immortal:
+            os._exit(0)
+
+    def _note(self, item: dict[str, Any]) -> None:
+        if self._script.log:
+            messages = item.get("request", {}).get("messages", ())
+            detail = item.get("path") or " | ".join(f"{m['role']}: {m['content']}" for m in messages)
+            with open(self._script.log, "a", encoding="utf-8") as file:
+                file.write(f"{item['type']} {detail}\n")
+
+    def _carry_out(self, item: dict[str, Any]) -> None:
+        match item["type"]:
+            case "load":
+                self._load(item)
+            case "generate":
+                self._generate(item)
+            case "unload":
+                self._loaded = False
+                self._send("unloaded", item["id"])
+
+    def _load(self, item: dict[str, Any]) -> None:
+        if self._script.load_crash:
+            die(self._script.load_crash)
+        for step in range(10 if self._script.load_seconds else 0):
+            time.sleep(self._script.load_seconds / 10)
+            self._send("load_progress", item["id"], fraction=step / 10)
+            if item["id"] in self._stopped:
+                self._fail(item["id"], "Loading was stopped.")
+                return
+        if self._script.load_error:
+            self._fail(item["id"], self._script.load_error)
+            return
+        self._loaded = True
+        name = Path(item["path"]).stem
+        self._send("loaded", item["id"], info={"engine": "scripted", "path": item["path"], "name": name})
+
+    def _generate(self, item: dict[str, Any]) -> None:
+        if not self._loaded:
+            self._fail(item["id"], "No model is loaded.")
+            return
+        for done in range(self._script.prompt_steps):
+            self._send("prompt_progress", item["id"], done=done + 1, total=self._script.prompt_steps)
+        written = 0
+        for token in self._reply(item):
+            if self._must_fail(item["id"], written):
+                return
+            time.sleep(self._script.delay)
+            if item["id"] in self._stopped:
+                break
+            written += 1
+            self._send("text", item["id"], text=token, n_tokens=written)
+        if not self._must_fail(item["id"], written):
+            reason = "stopped" if item["id"] in self._stopped else "end"
+            usage = {"prompt_tokens": 5, "evaluated_tokens": 5, "generated_tokens": written}
+            self._send("finished", item["id"], reason=reason, usage=usage, seed=42)
+
+    def _reply(self, item: dict[str, Any]) -> Iterator[str]:
+        last = item["request"]["messages"][-1]["content"] if item["request"].get("messages") else ""
+        reply = last if self._script.echo else self._script.reply
+        if self._script.huge:
+            yield "x" * self._script.huge
+        yield from tokens(reply) if reply else ()
+        while self._script.endless:
+            yield from tokens(" " + reply)
+
+    def _must_fail(self, id: int, written: int) -> bool:
+        """Dies or refuses where the script says so; returns whether the answer is closed by that."""
+        if written != max(self._script.crash_at, 0):
+            return False
+        for line in self._script.garbage:
+            self._raw(line.encode("utf-8", "surrogateescape"))
+        for message in self._script.messages:
+            sys.stderr.write(message + "\n")
+            sys.stderr.flush()
+        if self._script.fail:
+            self._fail(id, self._script.fail)
+            return True
+        if self._script.crash_at >= 0 and self._may_crash():
+            die(self._script.crash_how)
+        return False
+
+    def _may_crash(self) -> bool:
+        if not self._script.crash_once:
+            return True
+        mark = Path(self._script.crash_once)
+        if mark.exists():
+            return False
+        mark.touch()
+        return True
+
+    def _fail(self, id: int, title: str) -> None:
+        self._send("failed", id, error={"title": title, "code": "scripted"})
+
+    def _send(self, type: str, id: int, **fields: Any) -> None:
+        self._raw(json.dumps({"type": type, "id": id, **fields}).encode())
+
+    def _raw(self, line: bytes) -> None:
+        with self._lock:
+            sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def die(how: str) -> None:
+    """Ends this process the way a native library would."""
+    if how == "abort":
+        os.abort()
+    if how.startswith("exit "):
+        os._exit(int(how.removeprefix("exit ")))
+    os.kill(os.getpid(), getattr(signal, how))
+    time.sleep(10)
+
+
+if __name__ == "__main__":
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a test that dies on purpose leaves no core file
+    given = json.loads(sys.argv[1])
+    ScriptedEngine(Script(**{**given, "garbage": tuple(given["garbage"]), "messages": tuple(given["messages"])})).run()
