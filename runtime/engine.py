@@ -33,7 +33,7 @@ class StopFlag:
     def clear(self) -> None:
         self._byte[0] = b"\x00"
 
-    def __bool__(self) -> bool:
+    def is_set(self) -> bool:
         return self._byte[0] != b"\x00"
 
 

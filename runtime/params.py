@@ -233,7 +233,7 @@ class SamplingParams(SettingsGroup, frozen=True):
         float,
         Setting(
             title=N_("Adaptive-p target"),
-            help=N_("Favours tokens near this probability, in place of the plain draw."),
+            help=N_("Favours tokens near this probability, in place of the plain draw; works best with min-p on."),
             section=_EXPERT, minimum=0, maximum=1, step=0.05, advanced=True, special={-1.0: _OFF},
         ),
     ] = -1.0

@@ -72,6 +72,10 @@ class Worker:
         with self._stops_lock:
             for flag in self._stops.values():
                 flag.set()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Ends the process soon, should native code not notice the stop flag."""
         leave = threading.Timer(_LEAVE_AFTER, os._exit, (0,))
         leave.daemon = True
         leave.start()
@@ -125,6 +129,7 @@ class Worker:
             case protocol.Load():
                 yield self._load(command)
             case protocol.Generate():
+                command.request.sampling.validated()
                 for event in self._model().generate(command.request, self._stops[command.id]):
                     yield msgspec.structs.replace(event, id=command.id)
             case protocol.Tokenize():

@@ -136,7 +136,7 @@ class _Answer:
     def _write(self) -> Generator[GenerationEvent, None, FinishReason]:
         """Yields text; returns why the answer ended."""
         vocabulary, context, limit = self._model.vocabulary, self._model.context, self._limit()
-        while not self._stop:
+        while not self._stop.is_set():
             token = self._sampler.sample(context)
             if self._ends_answer(token):
                 return FinishReason.END

@@ -93,7 +93,7 @@ class LlamaModel:
         self._library = llama_library.load_library()
         self._model: Any = None
         self._context: Any = None
-        self._stop = stop or StopFlag()
+        self._stop = StopFlag() if stop is None else stop
         self._abort = _native_abort(self._library)
         llama_library.clear_log()
         self._load(params, listener)
@@ -119,7 +119,7 @@ class LlamaModel:
     @property
     def stopped(self) -> bool:
         """Whether the flag that native code looks at is set."""
-        return bool(self._stop)
+        return self._stop.is_set()
 
     def watch(self, stop: StopFlag) -> None:
         """Makes native code look at this flag while it evaluates."""
@@ -227,13 +227,14 @@ class LlamaModel:
         wanted.progress_callback = self._progress_callback(listener)
         model = lib.llama_model_load_from_file(os.fsencode(self.path), wanted)
         if not model:
-            raise LoadStopped(self.path) if self._stop else LoadFailed(self.path, llama_library.log_tail(30))
+            raise LoadStopped(self.path) if self._stop.is_set() else LoadFailed(self.path, llama_library.log_tail(30))
         self._model = model
 
     def _progress_callback(self, listener: LoadListener | None) -> Any:
         def report(fraction: float, _data: object) -> bool:
-            go_on = listener(fraction) if listener else True
-            return go_on and not self._stop
+            if listener is not None and not listener(fraction):
+                self._stop.set()
+            return not self._stop.is_set()
 
         self._progress = self._library.llama_progress_callback(report)  # kept alive as long as C may call it
         return self._progress

@@ -1,0 +1,97 @@
+"""How llama.cpp is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.llama import library
+
+
+def in_new_process(code: str, **environment: str) -> str:
+    """Runs code in a fresh interpreter and returns what it printed."""
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+    )
+    return done.stdout.strip()
+
+
+def test_spinning_is_bounded_before_openmp_is_loaded() -> None:
+    code = """
+import ctypes, os
+from runtime.llama import library
+assert "libgomp" not in open("/proc/self/maps").read() if os.path.exists("/proc/self/maps") else True
+library.load_library()
+print(os.environ["GOMP_SPINCOUNT"])
+"""
+    assert in_new_process(code) == "2000"
+    assert in_new_process(code, GOMP_SPINCOUNT="5") == "5"
+
+
+def test_the_high_level_package_and_its_imports_stay_out() -> None:
+    code = """
+import sys
+from runtime.llama import library
+library.load_library()
+print([name for name in ("numpy", "jinja2", "diskcache", "torch", "llama_cpp.llama") if name in sys.modules])
+"""
+    assert in_new_process(code) == "[]"
+
+
+def test_the_processor_is_among_the_devices() -> None:
+    assert any(name.startswith("CPU") for name in library.device_names())
+    assert "llama.cpp" in library.build_description()
+
+
+def test_a_missing_package_is_a_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(library.EngineLibraryMissing, match="llama-cpp-python is not installed"):
+        library._import_functions()
+
+
+def test_a_missing_library_file_is_a_clear_sentence(tmp_path: Path) -> None:
+    code = """
+from runtime.llama import library
+try:
+    library.load_library()
+except library.EngineLibraryMissing as error:
+    print(error.info.code, error.info.message)
+"""
+    printed = in_new_process(code, LLAMA_CPP_LIB_PATH=str(tmp_path))
+    assert printed.startswith("engine_library ")
+    assert "llama" in printed
+
+
+def test_backends_are_looked_for_in_our_own_folders_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = tmp_path / "site-packages" / "llama_cpp" / "lib"
+    dynamic = tmp_path / "site-packages" / "bin"
+    elsewhere = tmp_path / "cwd"
+    for folder in (ours, dynamic, elsewhere):
+        folder.mkdir(parents=True)
+    (ours / "libggml-base.so").touch()
+    (dynamic / "libggml-cpu-haswell.so").touch()
+    (dynamic / "libggml-vulkan.so").touch()
+    (elsewhere / "libggml-evil.so").touch()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(library.sys, "platform", "linux")
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(ours))
+    assert [file.name for file in library.backend_files()] == ["libggml-cpu-haswell.so", "libggml-vulkan.so"]
+
+
+def test_the_best_variant_is_the_highest_score_without_amx(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = {"libggml-cpu-x64.so": 1, "libggml-cpu-haswell.so": 30, "libggml-cpu-zen4.so": 0,
+              "libggml-cpu-sapphirerapids.so": 90, "libggml-vulkan.so": 99}  # fmt: skip
+    monkeypatch.setattr(library, "_score", lambda file: scores[file.name])
+    assert library._best_cpu_variant([Path(name) for name in scores]) == Path("libggml-cpu-haswell.so")
+    assert library._best_cpu_variant([Path("libggml-cpu-zen4.so")]) is None
+
+
+def test_a_file_that_is_no_library_scores_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "libggml-cpu-x64.so"
+    file.write_text("not a library")
+    assert library._score(file) == 0

@@ -1,0 +1,33 @@
+"""The language people read."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime import text
+
+
+@pytest.mark.parametrize(
+    ("tag", "key"),
+    [
+        ("zh_CN.UTF-8", "zh_CN"), ("zh-Hans-CN", "zh_CN"), ("zh_TW", "zh_CN"), ("de_DE.UTF-8", "en"), ("C", "en"),
+        ("en_GB", "en"), ("zh_CN:en", "zh_CN"),
+    ],
+)  # fmt: skip
+def test_the_system_language_is_the_nearest_that_exists(monkeypatch: pytest.MonkeyPatch, tag: str, key: str) -> None:
+    for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", tag)
+    assert text.system_language() == key
+
+
+def test_an_unknown_wish_falls_back_to_the_system() -> None:
+    assert text.set_language("tlh") == "en"
+
+
+def test_the_empty_text_stays_empty() -> None:
+    text.set_language("zh_CN")
+    try:
+        assert text._("") == ""
+    finally:
+        text.set_language("en")

@@ -1,0 +1,325 @@
+"""The engine process, with a scripted engine in this process and with a real model in a real one."""
+
+from __future__ import annotations
+
+import io
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_gguf
+
+from runtime import protocol
+from runtime.engine import StopFlag
+from runtime.engine_process import EngineDied, EngineProcess, engine_command
+from runtime.errors import UserError
+from runtime.messages import Message, Role
+from runtime.params import LoadParams, SamplingParams
+from runtime.protocol import EngineInfo, Finished, FinishReason, GenerationRequest, TextDelta, Usage
+from runtime.worker import Worker
+
+
+class ScriptedEngine:
+    """Says "la" until it is stopped, or whatever its test wants to go wrong."""
+
+    info = EngineInfo(engine="scripted")
+
+    def __init__(self, path: Path, _params: LoadParams, *, listener: Any, stop: StopFlag) -> None:
+        if path.name == "missing":
+            raise UserError("The file is missing.", code="model_missing")
+        if path.name == "huge":
+            raise MemoryError
+        listener(0.5)
+        if path.name == "slow":
+            while not stop.is_set():
+                time.sleep(0.005)
+            raise UserError("Loading was stopped.", code="load_stopped")
+        self.closed = False
+
+    def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[Any]:
+        if request.prompt == "bug":
+            raise RuntimeError("a bug")
+        count = 0
+        while not stop.is_set() and count != request.sampling.max_tokens:
+            count += 1
+            yield TextDelta(id=0, text="la", n_tokens=count)
+            time.sleep(0.005)
+        reason = FinishReason.STOPPED if stop.is_set() else FinishReason.LENGTH
+        yield Finished(id=0, reason=reason, usage=Usage(generated_tokens=count))
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return list(text.encode())
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [chr(token) for token in ids]
+
+    def count(self, messages: tuple[Message, ...]) -> int:
+        return sum(len(message.content) for message in messages)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Conversation:
+    """Feeds a worker commands one by one, and collects its events."""
+
+    def __init__(self) -> None:
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        out = io.BytesIO()
+        out.write = self._receive  # type: ignore[method-assign,assignment]
+        worker = Worker(iter(self._lines.get, None), out, open_engine=ScriptedEngine)  # type: ignore[arg-type]
+        worker._leave = lambda: None  # type: ignore[method-assign]
+        self.thread = threading.Thread(target=worker.run, daemon=True)
+        self.thread.start()
+        assert isinstance(self.next(), protocol.Hello)
+
+    def _receive(self, line: bytes) -> int:
+        self._events.put(protocol.decode_event(line))
+        return len(line)
+
+    def say(self, command: protocol.Command | bytes) -> None:
+        self._lines.put(command if isinstance(command, bytes) else protocol.encode_line(command))
+
+    def next(self) -> Any:
+        return self._events.get(timeout=10)
+
+    def until_closed(self, number: int) -> list[Any]:
+        """Returns the events up to the closing one of command `number`."""
+        events = [self.next()]
+        while not (events[-1].id == number and isinstance(events[-1], protocol.CLOSING)):
+            events.append(self.next())
+        return events
+
+    def load(self, name: str = "model") -> list[Any]:
+        self.say(protocol.Load(id=1, path=name))
+        return self.until_closed(1)
+
+    def end(self) -> None:
+        self._lines.put(None)
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def talk() -> Iterator[Conversation]:
+    conversation = Conversation()
+    yield conversation
+    conversation.end()
+
+
+def generate(number: int, prompt: str = "sing", max_tokens: int = -1) -> protocol.Generate:
+    sampling = SamplingParams(max_tokens=max_tokens)
+    return protocol.Generate(id=number, request=GenerationRequest(prompt=prompt, sampling=sampling))
+
+
+def test_a_command_is_answered_under_its_own_id(talk: Conversation) -> None:
+    talk.load()
+    talk.say(generate(7, max_tokens=3))
+    events = talk.until_closed(7)
+    assert {event.id for event in events} == {7}
+    assert [event.text for event in events[:-1]] == ["la"] * 3
+
+
+def test_stop_ends_the_answer_it_names_and_no_other(talk: Conversation) -> None:
+    talk.load()
+    talk.say(generate(2))
+    assert isinstance(talk.next(), TextDelta)
+    talk.say(protocol.Stop(id=99))
+    talk.say(protocol.Stop(id=2))
+    assert talk.until_closed(2)[-1].reason is FinishReason.STOPPED
+    talk.say(generate(3, max_tokens=2))
+    assert talk.until_closed(3)[-1].reason is FinishReason.LENGTH
+
+
+def test_a_queued_answer_can_be_stopped_before_it_begins(talk: Conversation) -> None:
+    talk.load()
+    talk.say(generate(2))
+    talk.say(generate(3))
+    talk.say(protocol.Stop(id=3))
+    talk.say(protocol.Stop(id=2))
+    talk.until_closed(2)
+    assert talk.until_closed(3)[-1].usage.generated_tokens == 0
+
+
+def test_questions_are_answered_while_an_answer_runs(talk: Conversation) -> None:
+    talk.load()
+    talk.say(generate(2))
+    talk.say(protocol.Tokenize(id=3, text="ab"))
+    talk.say(protocol.CountTokens(id=4, messages=(Message(Role.USER, "abc"),)))
+    events = [*talk.until_closed(3), *talk.until_closed(4)]
+    assert next(event for event in events if event.id == 3).ids == (97, 98)
+    assert next(event for event in events if event.id == 4).total == 3
+    talk.say(protocol.Stop(id=2))
+    talk.until_closed(2)
+
+
+def test_a_load_reports_progress_and_can_be_stopped(talk: Conversation) -> None:
+    talk.say(protocol.Load(id=1, path="slow"))
+    assert talk.next().fraction == 0.5
+    talk.say(protocol.Stop(id=1))
+    assert talk.until_closed(1)[-1].error.code == "load_stopped"
+
+
+@pytest.mark.parametrize(("name", "code"), [("missing", "model_missing"), ("huge", "out_of_memory")])
+def test_a_load_that_fails_says_why_and_the_process_goes_on(talk: Conversation, name: str, code: str) -> None:
+    assert talk.load(name)[-1].error.code == code
+    assert isinstance(talk.load()[-1], protocol.Loaded)
+
+
+def test_a_bug_in_the_engine_is_reported_and_the_process_goes_on(
+    talk: Conversation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk.load()
+    talk.say(generate(2, "bug"))
+    error = talk.until_closed(2)[-1].error
+    assert error.code == "engine_bug"
+    assert "RuntimeError: a bug" in error.details
+    assert "RuntimeError" in capsys.readouterr().err
+    talk.say(generate(3, max_tokens=1))
+    assert isinstance(talk.until_closed(3)[-1], Finished)
+
+
+def test_without_a_model_every_question_says_so(talk: Conversation) -> None:
+    for number, command in enumerate(
+        [generate(2), protocol.Tokenize(id=3, text="a"), protocol.CountTokens(id=4, messages=())], 2
+    ):
+        talk.say(command)
+        assert talk.until_closed(number)[-1].error.code == "no_model"
+
+
+@pytest.mark.parametrize(
+    ("line", "number"), [(b"nonsense\n", 0), (b'{"type":"reboot","id":9}\n', 9), (b'{"id":"x"}\n', 0), (b"[]\n", 0)]
+)
+def test_a_line_that_is_no_command_is_refused_under_its_id(talk: Conversation, line: bytes, number: int) -> None:
+    talk.say(line)
+    assert talk.until_closed(number)[-1].error.code == "error"
+
+
+def test_a_setting_out_of_bounds_is_refused_before_the_engine_sees_it(talk: Conversation) -> None:
+    talk.say(b'{"type":"load","id":1,"path":"model","params":{"threads":-4}}\n')
+    assert talk.until_closed(1)[-1].error.code == "bad_setting"
+    talk.load()
+    talk.say(b'{"type":"generate","id":2,"request":{"prompt":"x","sampling":{"top_p":7}}}\n')
+    assert talk.until_closed(2)[-1].error.code == "bad_setting"
+
+
+def test_unloading_frees_the_model(talk: Conversation) -> None:
+    talk.load()
+    talk.say(protocol.Unload(id=2))
+    assert isinstance(talk.until_closed(2)[-1], protocol.Unloaded)
+    talk.say(generate(3))
+    assert talk.until_closed(3)[-1].error.code == "no_model"
+
+
+def test_the_end_of_commands_stops_a_running_answer_and_the_worker_returns() -> None:
+    conversation = Conversation()
+    conversation.load()
+    conversation.say(generate(2))
+    conversation.next()
+    conversation.end()
+
+
+# --- real processes ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("worker") / "modèle.gguf"
+    tiny_gguf.write_scripted(path, [b"la ", b"li "], cyclic=True)
+    return path
+
+
+PARAMS = LoadParams(context_length=256, threads=1)
+SING = GenerationRequest(prompt="x", sampling=SamplingParams(max_tokens=6, temperature=0.0))
+
+
+def test_a_real_process_loads_answers_and_leaves(model: Path) -> None:
+    with EngineProcess() as engine:
+        assert engine.load(model, PARAMS).context_length == 256
+        events = list(engine.generate(SING))
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "la li la li la li "
+        assert engine.tokenize("ab").pieces == ("a", "b")
+        process = engine._process
+    assert process.returncode == 0
+
+
+def test_native_prints_never_reach_the_protocol(model: Path) -> None:
+    code = """
+import os, sys
+from runtime import worker
+out = worker._own_stdout()
+os.write(1, b"native noise\\n")
+print("python noise")
+out.write(b"protocol\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"protocol\n"
+    assert b"native noise" in done.stderr
+    assert b"python noise" in done.stderr
+
+
+def test_a_killed_engine_is_reported_with_its_signal(model: Path) -> None:
+    with EngineProcess() as engine:
+        engine.load(model, PARAMS)
+        os.kill(engine.pid, signal.SIGKILL)
+        with pytest.raises(EngineDied) as caught:
+            list(engine.generate(SING))
+        assert caught.value.exit_status == -signal.SIGKILL
+
+
+def test_the_process_leaves_when_its_stdin_closes_in_the_middle_of_an_answer(model: Path) -> None:
+    endless = GenerationRequest(prompt="x", sampling=SamplingParams(temperature=0.0), ignore_end=True)
+    with EngineProcess() as engine:
+        engine.load(model, PARAMS.replace(context_length=200_000))
+        next(engine.generate(endless))
+        process = engine._process
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_an_interrupt_in_the_terminal_does_not_end_the_engine(model: Path) -> None:
+    with EngineProcess() as engine:
+        engine.load(model, PARAMS)
+        os.kill(engine.pid, signal.SIGINT)
+        assert isinstance(list(engine.generate(SING))[-1], Finished)
+
+
+def test_the_parent_gone_the_engine_goes_too(model: Path) -> None:
+    code = f"""
+import os, sys
+from pathlib import Path
+from runtime.engine_process import EngineProcess
+from runtime.params import LoadParams
+engine = EngineProcess()
+engine.load(Path({str(model)!r}), LoadParams(context_length=256, threads=1))
+print(engine.pid, flush=True)
+os.kill(os.getpid(), {int(signal.SIGKILL)})
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 10
+    while _alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _alive(pid)
+
+
+def _alive(pid: int) -> bool:
+    import psutil
+
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_frozen_application_starts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert engine_command() == [sys.executable, "engine"]
