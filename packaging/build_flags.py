@@ -45,7 +45,8 @@ _NEEDS = {
     "GGML_AVX512_BF16": ("GGML_AVX512",),
 }
 _ARM_FEATURES = (("asimddp", "dotprod"), ("asimdhp", "fp16"), ("i8mm", "i8mm"))
-_AVX2_GENERATION = frozenset({"sse4_2", "avx", "avx2", "fma", "f16c", "bmi2"})
+X86_64_V2 = frozenset({"sse4_2"})
+AVX2_GENERATION = X86_64_V2 | {"avx", "avx2", "fma", "f16c", "bmi2"}
 VULKAN_HEADERS_NEEDED = (1, 4, 0)
 GPU_CHOICES = ("auto", "cuda", "vulkan", "metal", "none")
 
@@ -170,7 +171,7 @@ def _windows_features() -> frozenset[str]:
     # https://learn.microsoft.com/windows/win32/api/processthreadsapi/nf-processthreadsapi-isprocessorfeaturepresent
     is_present = ctypes.windll.kernel32.IsProcessorFeaturePresent
     if is_present(40):  # PF_AVX2_INSTRUCTIONS_AVAILABLE
-        return _AVX2_GENERATION
+        return AVX2_GENERATION
     return frozenset(name for number, name in ((38, "sse4_2"), (39, "avx")) if is_present(number))
 
 

@@ -35,6 +35,14 @@ ADVICE = (
         r"No matching distribution found|Could not find a version",
         "The package index does not have this version for your Python. Try Python 3.11, 3.12 or 3.13.",
     ),
+    (r"xcode-select|xcrun: error", "Install Apple's command line tools: xcode-select --install"),
+    (
+        r"No CMAKE_CXX?_COMPILER|CMAKE_CXX?_COMPILER not set|could not find any instance of Visual Studio",
+        (
+            "Install a C++ compiler; on Windows: winget install Microsoft.VisualStudio.2022.BuildTools --override "
+            '"--passive --wait --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+        ),
+    ),
     (r"Permission denied|EACCES", "A file could not be written. Check who owns this folder."),
 )
 _TELLING = re.compile(r"error[: ]|fatal|undefined reference|No space|Killed|not found|FAILED", re.IGNORECASE)
@@ -45,14 +53,18 @@ class SetUpError(Exception):
 
 
 class Console:
-    """The set-up's voice: one line a step on `stream`, everything else in the file `log`."""
+    """The set-up's voice: one line a step on `stream`, everything that programs write in the file `log`."""
 
     def __init__(self, log: Path, stream: TextIO | None = None) -> None:
-        self._log_path = log
+        self.log = log
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._title = ""
         self._started = self._shown = 0.0
+
+    def begin_log(self) -> None:
+        """Empties the log, so that it holds one set-up."""
+        self.log.unlink(missing_ok=True)
 
     def say(self, text: str) -> None:
         """Shows one line."""
@@ -103,7 +115,7 @@ class Console:
         """
         code, tail = self.attempt(command, on_line=on_line, env=env, cwd=cwd)
         if code != 0:
-            raise SetUpError(failure_text(failure, tail, self._log_path))
+            raise SetUpError(failure_text(failure, tail, self.log))
 
     def attempt(
         self,
@@ -115,8 +127,8 @@ class Console:
     ) -> tuple[int, list[str]]:
         """Runs a program like `run` and returns its exit status and the last lines it wrote."""
         tail: deque[str] = deque(maxlen=400)
-        self._log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self._log_path.open("a", encoding="utf-8") as log:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("a", encoding="utf-8") as log:
             log.write(f"\n$ {' '.join(command)}\n")
             try:
                 process = _start(command, env, cwd)

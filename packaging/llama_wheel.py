@@ -19,7 +19,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from build_flags import build_flags, cpu_features, features_the_compiler_knows, find_tools
+from build_flags import (
+    AVX2_GENERATION,
+    X86_64_V2,
+    build_flags,
+    cpu_features,
+    features_the_compiler_knows,
+    find_tools,
+)
 from console import Console, SetUpError, duration
 from stamps import fingerprint
 
@@ -57,15 +64,22 @@ class LlamaBuild:
         return not {"-DGGML_CUDA=ON", "-DGGML_VULKAN=ON"}.isdisjoint(self.flags)
 
 
-def choose_build(version: str, environ: Mapping[str, str] = os.environ) -> LlamaBuild:
-    """Returns the build that suits this machine."""
+def choose_builds(version: str, environ: Mapping[str, str] = os.environ) -> list[LlamaBuild]:
+    """Returns the builds for this machine, best first; a later one serves where the one before it dies.
+
+    That happens where a hypervisor reports instructions that it traps.
+    """
     features = features_the_compiler_knows(cpu_features(), _compiler_accepts(environ))
-    flags = build_flags(features, platform.system(), platform.machine(), find_tools(environ), environ)
-    return LlamaBuild(version, tuple(flags))
+    tools, system, machine = find_tools(environ), platform.system(), platform.machine()
+    builds = (
+        LlamaBuild(version, tuple(build_flags(level, system, machine, tools, environ)))
+        for level in (features, features & AVX2_GENERATION, features & X86_64_V2)
+    )
+    return list(dict.fromkeys(builds))
 
 
 def surroundings(version: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Returns a hash of all that `choose_build` decides by. It runs no program, so asking costs milliseconds."""
+    """Returns a hash of all that `choose_builds` decides by. It runs no program, so asking costs milliseconds."""
     programs = [shutil.which(name) for name in ("nvcc", "nvidia-smi", "glslc", *_compilers(environ))]
     names = ("QUERN_GPU", "QUERN_CMAKE_ARGS", "VULKAN_SDK", "CXX")
     recipe = [(_HERE / name).read_text(encoding="utf-8") for name in (_RECIPE.name, "build_flags.py", "llama_wheel.py")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -56,7 +57,8 @@ def _usage() -> str:
 def _act(action: str, rest: list[str], set_up: SetUp, console: Console) -> int:
     python = str(set_up.python)
     if action == "install":
-        console.say(f"Quern is ready. Start it with: {sys.executable} packaging/set_up.py run")
+        start = "make run" if shutil.which("make") else "python packaging/set_up.py run"
+        console.say(f"Quern is ready. Start it with: {start}")
         return 0
     if action == "run":
         return _become([python, "-m", "desktop", *_words(rest, console)])

