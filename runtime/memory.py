@@ -1,0 +1,197 @@
+"""How much memory a model will need, from its header alone, and how much there is. Loads no engine.
+
+The sizes follow llama.cpp: caches are padded to 256 cells, layers with a sliding window keep the window and one
+micro-batch, and the buffer for computing is as large as the largest of its phases.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from runtime import devices
+from runtime.gguf_architectures import RECURRENT_ARCHITECTURES, WINDOW_PERIODS
+from runtime.gguf_header import GgufHeader
+from runtime.gguf_types import TYPE_BY_NAME, TensorType
+from runtime.params import LoadParams
+
+DEFAULT_CONTEXT = 4096
+_CELL_STEP = 256
+_LEAST_CONTEXT = 512
+_F32 = 4
+# Activations alive beside the scores, in rows of d_model numbers; measured on llama.cpp's CPU graphs.
+_ROWS_WITH_FLASH_ATTENTION, _ROWS_WITHOUT, _ROWS_AT_LOGITS, _ROWS_IN_FFN = 8, 6, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes that a loaded model takes: its weights, the cache of the context, and the buffer for computing."""
+
+    context_length: int
+    weights: int
+    cache: int
+    compute: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cache + self.compute
+
+
+def estimate(header: GgufHeader, params: LoadParams | None = None, *, context_length: int = 0) -> MemoryEstimate:
+    """Returns what loading takes at a context length: the given one, else the parameters', else the default."""
+    params = params or LoadParams()
+    length = context_length or params.context_length or min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+    cells = _padded(length)
+    return MemoryEstimate(
+        context_length=length,
+        weights=header.tensor_bytes,
+        cache=_cache_bytes(header, params, cells),
+        compute=_compute_bytes(header, params, cells),
+    )
+
+
+def default_context(header: GgufHeader, free: int, params: LoadParams | None = None) -> int:
+    """Returns the context length to load with when nobody chose one: the model's, at most 4,096, less if it must fit.
+
+    `free` is in bytes. Where even 512 tokens do not fit, the answer is still 512: the engine then says what it lacks.
+    """
+    wanted = min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+    least = min(wanted, _LEAST_CONTEXT)
+    for length in (wanted, *range(wanted // _CELL_STEP * _CELL_STEP, least, -_CELL_STEP)):
+        if estimate(header, params, context_length=length).total <= free:
+            return length
+    return least
+
+
+def free_memory() -> int:
+    """Returns the bytes that can be used without swapping, within a container's and the process's own limit."""
+    available = int(psutil.virtual_memory().available)
+    limits: tuple[int | None, ...] = (available, devices.memory_left_in_container(), _left_in_address_space())
+    return min(limit for limit in limits if limit is not None)
+
+
+def _left_in_address_space() -> int | None:
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    limit, _hard = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else max(0, limit - int(psutil.Process().memory_info().vms))
+
+
+# --- cache ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One layer's cache: numbers of keys and of values per cell, and whether it keeps only a window."""
+
+    k_width: int
+    v_width: int
+    windowed: bool
+
+
+def _cache_bytes(header: GgufHeader, params: LoadParams, cells: int) -> int:
+    k_bytes, v_bytes = _row_bytes(header, params.kv_type_k, "key"), _row_bytes(header, params.kv_type_v, "value")
+    window = _window_cells(header, params, cells)
+    total = 0
+    for layer in _layers(header):
+        total += (window if layer.windowed else cells) * (k_bytes(layer.k_width) + v_bytes(layer.v_width))
+    return total + _state_bytes(header)
+
+
+def _layers(header: GgufHeader) -> list[_Layer]:
+    if header.architecture in RECURRENT_ARCHITECTURES:
+        return []
+    n_layers = header.number("block_count")
+    heads = header.per_layer("attention.head_count_kv", n_layers) if _has(header, "attention.head_count_kv") else (
+        header.per_layer("attention.head_count", n_layers)
+    )  # fmt: skip
+    windowed = _windowed(header, n_layers)
+    own = n_layers - header.number("attention.shared_kv_layers")  # the others look into an earlier layer's cache
+    return [
+        _Layer(
+            heads[layer] * _head_dim(header, "key", windowed=windowed[layer]),
+            heads[layer] * _head_dim(header, "value", windowed=windowed[layer]),
+            windowed[layer],
+        )
+        for layer in range(min(own, len(heads)))
+    ]
+
+
+def _windowed(header: GgufHeader, n_layers: int) -> tuple[bool, ...]:
+    """Returns for each layer whether it attends only to a window."""
+    pattern = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
+    if not header.number("attention.sliding_window"):
+        return (False,) * n_layers
+    if isinstance(pattern, tuple):
+        return tuple(bool(flag) for flag in (*pattern, *(False,) * n_layers)[:n_layers])
+    if header.architecture not in WINDOW_PERIODS:
+        return (False,) * n_layers
+    period, full_first = WINDOW_PERIODS[header.architecture]
+    period = pattern if isinstance(pattern, int) and pattern > 0 else period
+    return tuple(layer % period != (0 if full_first else period - 1) for layer in range(n_layers))
+
+
+def _window_cells(header: GgufHeader, params: LoadParams, cells: int) -> int:
+    if params.swa_full:
+        return cells
+    micro_batch = min(params.micro_batch, params.batch, cells)
+    return _padded(min(cells, header.number("attention.sliding_window") + micro_batch))
+
+
+def _head_dim(header: GgufHeader, part: str, *, windowed: bool = False) -> int:
+    n_heads = header.number("attention.head_count")
+    derived = header.number("embedding_length") // n_heads if n_heads else 0
+    full = header.number(f"attention.{part}_length") or derived
+    return header.number(f"attention.{part}_length_swa", full) if windowed else full
+
+
+def _row_bytes(header: GgufHeader, type_name: str, part: str) -> Callable[[int], int]:
+    """Returns the function from a row's numbers to its bytes; f16 where the head size is no multiple of the block."""
+    kind = TYPE_BY_NAME[type_name.upper()]
+    if _head_dim(header, part) % kind.block:
+        kind = TYPE_BY_NAME["F16"]
+    return lambda width: _packed(width, kind)
+
+
+def _packed(width: int, kind: TensorType) -> int:
+    return -(-width // kind.block) * kind.block_bytes
+
+
+def _state_bytes(header: GgufHeader) -> int:
+    """Returns the states of recurrent layers (Mamba's and RWKV's), which do not grow with the context."""
+    n_layers, inner = header.number("block_count"), header.number("ssm.inner_size")
+    state, groups = header.number("ssm.state_size"), header.number("ssm.group_count")
+    convolution = max(0, header.number("ssm.conv_kernel") - 1) * (inner + 2 * groups * state)
+    d_model, head = header.number("embedding_length"), header.number("wkv.head_size")
+    rwkv = d_model * (head + header.number("token_shift_count", 2)) if head else 0
+    return n_layers * _F32 * (convolution + state * inner + rwkv)
+
+
+# --- computing --------------------------------------------------------------------------------------------------
+
+
+def _compute_bytes(header: GgufHeader, params: LoadParams, cells: int) -> int:
+    T = min(params.micro_batch, params.batch, cells)
+    C, V, F = header.number("embedding_length"), header.n_vocab, header.number("feed_forward_length")
+    # One mask for each kind of cache. Flash attention reads it as f16 and keeps no scores.
+    masked = cells + (_window_cells(header, params, cells) if any(layer.windowed for layer in _layers(header)) else 0)
+    if params.flash_attention == "off":
+        attention = T * _F32 * (cells * header.number("attention.head_count") + masked + _ROWS_WITHOUT * C)
+    else:
+        attention = T * (2 * masked + _F32 * _ROWS_WITH_FLASH_ATTENTION * C)
+    logits = T * _F32 * (V + _ROWS_AT_LOGITS * C)
+    feed_forward = T * _F32 * (2 * F + _ROWS_IN_FFN * C)
+    return max(attention, logits, feed_forward) + V * _F32
+
+
+def _padded(length: int) -> int:
+    return -(-length // _CELL_STEP) * _CELL_STEP
+
+
+def _has(header: GgufHeader, key: str) -> bool:
+    return f"{header.architecture}.{key}" in header.metadata

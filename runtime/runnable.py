@@ -1,0 +1,47 @@
+"""Says whether this version can hold a conversation with a model, and if not, why. Reads no file."""
+
+from __future__ import annotations
+
+from runtime.gguf_architectures import (
+    DIFFUSION_ARCHITECTURES,
+    EMBEDDING_ARCHITECTURES,
+    HELPER_ARCHITECTURES,
+    KNOWN_ARCHITECTURES,
+)
+from runtime.gguf_header import GgufHeader, UnsupportedModel, clean_name
+from runtime.text import N_, _
+
+_KINDS = {
+    "adapter": N_("It is an adapter: it changes another model and cannot run by itself."),
+    "mmproj": N_("It is the part of another model that sees or hears, and cannot run by itself."),
+    "imatrix": N_("It holds measurements for quantizing, not a model."),
+}
+_ARCHITECTURES = (
+    (HELPER_ARCHITECTURES, N_("Its architecture “{architecture}” is a helper of other models, or one for sound.")),
+    (EMBEDDING_ARCHITECTURES, N_("It makes vectors out of texts (“{architecture}”) and writes none.")),
+    (DIFFUSION_ARCHITECTURES, N_("It writes by diffusion (“{architecture}”), which this version does not do.")),
+)
+
+
+def why_not(header: GgufHeader) -> str:
+    """Returns the reason, a sentence, why a sound model cannot be talked to; "" where it can."""
+    architecture = clean_name(header.architecture)
+    if header.kind in _KINDS:
+        return _(_KINDS[header.kind])
+    if header.architecture not in KNOWN_ARCHITECTURES:
+        return _("Its architecture “{architecture}” is unknown to this version.").format(architecture=architecture)
+    for group, sentence in _ARCHITECTURES:
+        if header.architecture in group:
+            return _(sentence).format(architecture=architecture)
+    if not header.tensors:
+        return _("It holds a vocabulary only, no weights.")
+    if not header.n_vocab:
+        return _("It has no vocabulary.")
+    return ""
+
+
+def require_runnable(header: GgufHeader) -> None:
+    """Raises `UnsupportedModel` where `why_not` has a reason."""
+    reason = why_not(header)
+    if reason:
+        raise UnsupportedModel(header.path, reason)
