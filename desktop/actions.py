@@ -1,0 +1,69 @@
+"""What can be done by key, in one table; actions and the list of shortcuts are made from it. Knows no window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QWidget
+
+from runtime.text import N_, _
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One action: its name in code, its words, and its keys (the first is the one that is shown)."""
+
+    name: str
+    words: str
+    keys: tuple[str, ...]
+
+
+ACTIONS = (
+    Declared("new_chat", N_("New chat"), ("Ctrl+N",)),
+    Declared("search", N_("Search chats"), ("Ctrl+F",)),
+    Declared("sidebar", N_("Show or hide the list of chats"), ("Ctrl+B",)),
+    Declared("settings", N_("Show or hide the settings"), ("Ctrl+,",)),
+    Declared("system_prompt", N_("Show or hide the system prompt"), ("Ctrl+I",)),
+    Declared("models", N_("Choose a model"), ("Ctrl+L",)),
+    Declared("open_file", N_("Open a model file"), ("Ctrl+O",)),
+    Declared("composer", N_("Write a message"), ("Ctrl+J",)),
+    Declared("stop", N_("Stop the answer"), ("Esc",)),
+    Declared("shortcuts", N_("Show the keyboard shortcuts"), ("F1", "?")),
+    Declared("quit", N_("Quit"), ("Ctrl+Q",)),
+)
+# Keys that single widgets handle; they are listed with the others.
+IN_PLACE = (
+    (N_("Send the message"), "Return"),
+    (N_("Break the line"), "Shift+Return"),
+    (N_("Edit the last message, from an empty field"), "Up"),
+    (N_("Rename the chat, in the list"), "F2"),
+    (N_("Delete the chat, in the list"), "Del"),
+)
+
+
+def make_actions(window: QWidget, handlers: Mapping[str, Callable[[], None]]) -> dict[str, QAction]:
+    """Returns the actions by name, added to the window. Raises KeyError where one has no handler."""
+    return {declared.name: _made(window, declared, handlers[declared.name]) for declared in ACTIONS}
+
+
+def _made(window: QWidget, declared: Declared, handler: Callable[[], None]) -> QAction:
+    action = QAction(_(declared.words), window)
+    action.setShortcuts([QKeySequence(key) for key in declared.keys])
+    action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+    action.triggered.connect(lambda: handler())
+    window.addAction(action)
+    return action
+
+
+def shown_shortcuts() -> list[tuple[str, str]]:
+    """Returns every action's words and keys, as the system writes them."""
+    pairs = [(declared.words, declared.keys[0]) for declared in ACTIONS]
+    return [(_(words), native(key)) for words, key in (*pairs, *IN_PLACE)]
+
+
+def native(key: str) -> str:
+    """Returns keys as the system writes them."""
+    return QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText)

@@ -1,0 +1,198 @@
+"""The lower edge of the conversation: the composer, what is being edited in it, and the context meter under it.
+
+Knows the session's calls for sending and the engine's for counting; knows no list of messages but the one it is given.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+
+from desktop.chat.composer import Composer, Draft
+from desktop.chat.meter import ContextMeter
+from desktop.chat.session import ChatSession
+from desktop.chat.view.message_model import ChatItem, MessageListModel
+from desktop.controls.buttons import Button, Words
+from desktop.engine_client import EngineClient
+from desktop.theme import Space, current_theme
+from runtime.messages import Message, Role
+from runtime.protocol import Finished
+from runtime.text import _
+
+_COUNT_MS = 400
+
+
+class EditBar(QFrame):
+    """Says that the composer holds an earlier message, and lets go of it."""
+
+    cancelled = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        sentence = _("You are editing a message. Sending it starts a new branch; the old one is kept.")
+        words = Words(sentence, tone="quiet")
+        words.setFont(current_theme().quiet_font)
+        cancel = Button(_("Cancel"), kind="link")
+        cancel.clicked.connect(self.cancelled)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(Space.LARGE, 0, Space.SMALL, 0)
+        row.addWidget(words, 1)
+        row.addWidget(cancel)
+        self.hide()
+
+
+class ComposingArea(QWidget):
+    """Sends, edits, stops; keeps the draft of every chat; counts what the next prompt will take."""
+
+    about_to_send = Signal()
+
+    def __init__(
+        self, session: ChatSession, client: EngineClient, items: MessageListModel, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session, self._client, self._items = session, client, items
+        self.composer, self.meter, self.edit_bar = Composer(), ContextMeter(), EditBar()
+        self._editing, self._before_editing = "", Draft()
+        self._drafts: dict[str, Draft] = {}
+        self._chat_id = session.chat_id
+        self._count_id, self._used = 0, 0
+        self._count_later = QTimer(self, singleShot=True, interval=_COUNT_MS)
+        self._lay_out()
+        self._connect()
+        self.composer.set_running(session.busy)
+        self._count_soon()
+
+    def _lay_out(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(Space.TINY)
+        column.addWidget(self.edit_bar)
+        column.addWidget(self.composer)
+        column.addWidget(self.meter, 0, Qt.AlignmentFlag.AlignTop)
+
+    def _connect(self) -> None:
+        self.composer.send_requested.connect(self._send)
+        self.composer.stop_requested.connect(self._session.stop)
+        self.composer.edit_last_requested.connect(self.edit_last)
+        self.composer.blocked.connect(self._say_blocked)
+        self.composer.changed.connect(self._note_draft)
+        self.edit_bar.cancelled.connect(self.cancel_edit)
+        self._session.busy_changed.connect(self._follow_busy)
+        self._session.chat_changed.connect(self._leave_chat)
+        self._session.draft_changed.connect(self._show_draft)
+        self._session.system_prompt_changed.connect(self._count_soon)
+        self._count_later.timeout.connect(self._count)
+        self._client.loaded.connect(self._count_soon)
+        self._client.state_changed.connect(self._count_soon)
+        self._client.counted.connect(self._take_count)
+        self._client.finished.connect(self._take_usage)
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def send(self, text: str) -> bool:
+        """Sends a text as if it had been written here; returns False where that has to wait."""
+        self.about_to_send.emit()
+        if self._editing:
+            return self._session.edit_and_resend(self._editing, text)
+        return self._session.send(text)
+
+    def _send(self, text: str) -> None:
+        if self.send(text):
+            self._end_edit()
+            self.composer.clear()
+        else:
+            self._say_blocked()
+
+    def _say_blocked(self) -> None:
+        self.meter.say(_("Wait for the answer, or press Esc to stop it. Your text stays here."))
+
+    def _follow_busy(self, busy: bool) -> None:
+        self.composer.set_running(busy)
+        self._count_soon()
+
+    # --- editing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def editing(self) -> bool:
+        """True while the composer holds an earlier message."""
+        return bool(self._editing)
+
+    def edit_last(self) -> None:
+        """Takes the last message of the person into the composer."""
+        asked = [item for item in self._items.items() if item.role is Role.USER]
+        if asked:
+            self.edit(asked[-1].id)
+
+    def edit(self, item_id: str) -> None:
+        """Takes a message into the composer; what was written there comes back afterwards."""
+        if self._session.busy or item_id not in self._items:
+            return
+        if not self._editing:
+            self._before_editing = self.composer.draft
+        self._editing = item_id
+        self.edit_bar.show()
+        self.composer.set_draft(Draft.of(self._items.item(self._items.row_of(item_id)).text))
+        self.composer.edit.setFocus()
+
+    def cancel_edit(self) -> None:
+        """Lets go of the message that is edited."""
+        if self._editing:
+            before = self._before_editing
+            self._end_edit()
+            self.composer.set_draft(before)
+
+    def _end_edit(self) -> None:
+        self._editing, self._before_editing = "", Draft()
+        self.edit_bar.hide()
+
+    # --- drafts ----------------------------------------------------------------------------------------------------
+
+    def _note_draft(self) -> None:
+        if not self._editing:
+            self._drafts[self._chat_id] = self.composer.draft
+            self._session.set_draft(self.composer.draft.message)
+        self._count_soon()
+
+    def _leave_chat(self, chat_id: str) -> None:
+        self._end_edit()
+        self._chat_id = chat_id
+
+    def _show_draft(self, stored: str) -> None:
+        """The session keeps text; how it was folded is known here, for chats seen since the window opened."""
+        known = self._drafts.get(self._chat_id)
+        self.composer.set_draft(known if known is not None and known.message == stored.strip() else Draft.of(stored))
+        self.composer.edit.setFocus()
+
+    # --- counting --------------------------------------------------------------------------------------------------
+
+    def _count_soon(self, *_what: object) -> None:
+        self._count_later.start()
+
+    def _count(self) -> None:
+        if self._client.info is None:
+            self.meter.show_tokens(0, 0)
+        elif not self._session.busy:
+            self._count_id = self._client.count(self._prompt())
+
+    def _prompt(self) -> tuple[Message, ...]:
+        system = self._session.system_prompt.strip()
+        before = (Message(Role.SYSTEM, system),) if system else ()
+        written = self.composer.draft.message
+        after = (Message(Role.USER, written),) if written and not self._editing else ()
+        return (*before, *(_message(item) for item in self._items.items() if item.text), *after)
+
+    def _take_count(self, number: int, total: int) -> None:
+        if number == self._count_id:
+            self._show_tokens(total)
+
+    def _take_usage(self, _number: int, finished: Finished) -> None:
+        if finished.usage.context_used and not self._session.busy:
+            self._show_tokens(finished.usage.context_used)
+
+    def _show_tokens(self, used: int) -> None:
+        info = self._client.info
+        self.meter.show_tokens(used, info.context_length if info is not None else 0)
+
+
+def _message(item: ChatItem) -> Message:
+    return Message(item.role, item.text)

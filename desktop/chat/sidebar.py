@@ -1,0 +1,311 @@
+"""The left side: New chat, a search over all chats, and the list of them. Reads the store; knows no session.
+
+The store answers later, so an answer may come when the sidebar is gone (the language was changed): that is looked at.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QKeySequence, QPainter, QPen
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHBoxLayout,
+    QLineEdit,
+    QListView,
+    QMenu,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
+from shiboken6 import isValid
+
+from desktop import icons
+from desktop.chat.chat_list import ChatListModel, ListRow, RowRole, rows_by_day, rows_of_hits
+from desktop.controls.buttons import Button, ElidedWords, IconButton, Words
+from desktop.store.chat_store import ChatStore
+from desktop.store.records import ChatSummary, SearchHit
+from desktop.theme import Corner, Size, Space, current_theme
+from runtime.text import _
+
+_REFRESH_MS = 60
+_SEARCH_MS = 150
+_UNDO_MS = 15_000
+_Index = QModelIndex | QPersistentModelIndex
+
+
+class RowDelegate(QStyledItemDelegate):
+    """Paints a heading, a chat, or a found place with its text."""
+
+    def sizeHint(self, _option: QStyleOptionViewItem, index: _Index) -> QSize:
+        row: ListRow = index.data(RowRole)
+        line = QFontMetrics(current_theme().body_font).height()
+        small = QFontMetrics(current_theme().quiet_font).height()
+        if row.is_heading:
+            return QSize(0, small + Space.LARGE + Space.TINY)
+        return QSize(0, line + Space.LARGE + (small + 2 if row.snippet else 0))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        row: ListRow = index.data(RowRole)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if row.is_heading:
+            self._paint_heading(painter, option.rect, row)
+        else:
+            self._paint_ground(painter, option)
+            self._paint_chat(painter, option.rect.adjusted(Space.MEDIUM, 0, -Space.MEDIUM, 0), row)
+        painter.restore()
+
+    def _paint_heading(self, painter: QPainter, rect: QRect, row: ListRow) -> None:
+        theme = current_theme()
+        painter.setFont(theme.quiet_font)
+        painter.setPen(theme.quiet)
+        inner = rect.adjusted(Space.MEDIUM, 0, -Space.MEDIUM, -Space.TINY)
+        painter.drawText(inner, Qt.AlignmentFlag.AlignBottom | Qt.AlignmentFlag.AlignLeading, row.title)
+
+    def _paint_ground(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
+        theme, state = current_theme(), option.state
+        selected = bool(state & QStyle.StateFlag.State_Selected)
+        if selected or state & QStyle.StateFlag.State_MouseOver:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme.pressed if selected else theme.raised)
+            painter.drawRoundedRect(option.rect, Corner.CONTROL, Corner.CONTROL)
+        if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_KeyboardFocusChange:
+            painter.setPen(QPen(theme.accent, 1.5))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(option.rect.adjusted(1, 1, -1, -1), Corner.CONTROL - 1, Corner.CONTROL - 1)
+
+    def _paint_chat(self, painter: QPainter, rect: QRect, row: ListRow) -> None:
+        theme = current_theme()
+        if not row.snippet:
+            _draw_line(painter, rect, row.title, theme.body_font, theme.text)
+            return
+        title_height = QFontMetrics(theme.body_font).height() + Space.SMALL
+        upper = QRect(rect.x(), rect.y(), rect.width(), title_height)
+        lower = QRect(rect.x(), upper.bottom() - 2, rect.width(), rect.bottom() - upper.bottom() - Space.TINY)
+        _draw_line(painter, upper, row.title, theme.body_font, theme.text)
+        _draw_line(painter, lower, row.snippet, theme.quiet_font, theme.quiet)
+
+    def createEditor(self, parent: QWidget, _option: QStyleOptionViewItem, _index: _Index) -> QWidget:
+        editor = QLineEdit(parent)
+        editor.setAccessibleName(_("Name of the chat"))
+        return editor
+
+    def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, _index: _Index) -> None:
+        editor.setGeometry(option.rect)
+
+
+def _draw_line(painter: QPainter, rect: QRect, text: str, font: object, colour: object) -> None:
+    painter.setFont(font)  # type: ignore[arg-type]
+    painter.setPen(colour)  # type: ignore[arg-type]
+    shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
+    painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
+
+
+class ChatListView(QListView):
+    """The list itself; Enter opens, Delete deletes, F2 renames."""
+
+    opened = Signal(QModelIndex)
+    delete_pressed = Signal(QModelIndex)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setMouseTracking(True)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setItemDelegate(RowDelegate(self))
+        self.setAccessibleName(_("Chats"))
+        self.clicked.connect(self.opened)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        index = self.currentIndex()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
+            self.opened.emit(index)
+        elif event.matches(QKeySequence.StandardKey.Delete) and index.isValid():
+            self.delete_pressed.emit(index)
+        else:
+            super().keyPressEvent(event)
+
+
+class UndoBar(QFrame):
+    """Says what was deleted and brings it back for a while."""
+
+    undone = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self._chat_id = ""
+        self._words = ElidedWords()
+        self._words.setFont(current_theme().quiet_font)
+        button = Button(_("Undo"), kind="link")
+        button.clicked.connect(self._undo)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(Space.MEDIUM, Space.TINY, Space.TINY, Space.TINY)
+        row.addWidget(self._words, 1)
+        row.addWidget(button)
+        self._away = QTimer(self, singleShot=True, interval=_UNDO_MS)
+        self._away.timeout.connect(self.hide)
+        self.hide()
+
+    def offer(self, chat_id: str, title: str) -> None:
+        """Shows the bar for a chat that was just deleted."""
+        self._chat_id = chat_id
+        self._words.set_whole(_("Deleted: {title}").format(title=title))
+        self.show()
+        self._away.start()
+
+    def _undo(self) -> None:
+        self._away.stop()
+        self.hide()
+        self.undone.emit(self._chat_id)
+
+
+class Sidebar(QWidget):
+    """Lists the store's chats and says what was chosen."""
+
+    new_requested = Signal()
+    collapse_requested = Signal()
+    chat_chosen = Signal(str, object)  # chat id, message id to show or None
+    delete_requested = Signal(str)  # chat id
+
+    def __init__(self, store: ChatStore, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("sidebar")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._store, self._current = store, ""
+        self.model = ChatListModel(self)
+        self.list = ChatListView()
+        self.list.setModel(self.model)
+        self.search = self._make_search()
+        self.undo_bar = UndoBar()
+        self._nothing = Words("", tone="quiet")
+        self._refresh_later = QTimer(self, singleShot=True, interval=_REFRESH_MS)
+        self._search_later = QTimer(self, singleShot=True, interval=_SEARCH_MS)
+        self._lay_out()
+        self._connect()
+        self.refresh()
+
+    def _make_search(self) -> QLineEdit:
+        search = QLineEdit()
+        search.setPlaceholderText(_("Search chats"))
+        search.setAccessibleName(_("Search chats"))
+        self._lens = search.addAction(icons.icon("search", current_theme()), QLineEdit.ActionPosition.LeadingPosition)
+        return search
+
+    def _lay_out(self) -> None:
+        self.new_button = Button(_("New chat"), kind="plain", icon="new_chat")
+        collapse = IconButton("sidebar", _("Hide the list of chats"))
+        collapse.clicked.connect(self.collapse_requested)
+        top = QHBoxLayout()
+        top.setSpacing(Space.TINY)
+        top.addWidget(self.new_button, 1)
+        top.addWidget(collapse)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(Space.MEDIUM, Space.SMALL, Space.MEDIUM, Space.MEDIUM)
+        column.setSpacing(Space.SMALL)
+        column.addLayout(top)
+        column.addWidget(self.search)
+        column.addWidget(self._nothing)
+        column.addWidget(self.list, 1)
+        column.addWidget(self.undo_bar)
+
+    def _connect(self) -> None:
+        self.new_button.clicked.connect(self.new_requested)
+        self.search.textChanged.connect(self._search_soon)
+        self._search_later.timeout.connect(self.refresh)
+        self._refresh_later.timeout.connect(self.refresh)
+        self._store.changed.connect(self._refresh_soon)
+        self.list.opened.connect(self._open)
+        self.list.delete_pressed.connect(self.delete)
+        self.list.customContextMenuRequested.connect(self._show_menu)
+        self.model.renamed.connect(self._store.rename_chat)
+        self.undo_bar.undone.connect(self._restore)
+
+    def set_current(self, chat_id: str) -> None:
+        """Marks the chat that is open; the empty text marks none."""
+        self._current = chat_id
+        self._mark()
+
+    def refresh(self) -> None:
+        """Reads the list, or what the search finds, from the store."""
+        if words := self.search.text().strip():
+            self._store.search(words, lambda hits: self._show_hits(words, hits))
+        else:
+            self._store.list_chats(self._show_chats)
+
+    def _search_soon(self) -> None:
+        self._search_later.start()
+
+    def _refresh_soon(self) -> None:
+        self._refresh_later.start()
+
+    def _show_chats(self, chats: list[ChatSummary] | None) -> None:
+        if isValid(self) and not self.search.text().strip() and chats is not None:
+            self._show(rows_by_day(chats), "")
+
+    def _show_hits(self, words: str, hits: list[SearchHit] | None) -> None:
+        if isValid(self) and self.search.text().strip() == words and hits is not None:
+            self._show(rows_of_hits(hits), _("Nothing found for “{words}”.").format(words=words))
+
+    def _show(self, rows: list[ListRow], nothing: str) -> None:
+        if self.list.state() == QAbstractItemView.State.EditingState:
+            self._refresh_later.start()
+            return
+        self.model.set_rows(rows)
+        self._nothing.setText(nothing)
+        self._nothing.setVisible(bool(nothing) and not rows)
+        self._mark()
+
+    def _mark(self) -> None:
+        index = self.model.index_of(self._current)
+        if index.isValid() and self.list.currentIndex().row() != index.row():
+            self.list.setCurrentIndex(index)
+        elif not index.isValid():
+            self.list.setCurrentIndex(QModelIndex())
+            self.list.clearSelection()
+
+    def _open(self, index: QModelIndex) -> None:
+        row = self.model.row(index)
+        if not row.is_heading:
+            self.chat_chosen.emit(row.chat_id, row.message_id)
+
+    def delete(self, index: QModelIndex) -> None:
+        """Asks to delete a row's chat and offers to undo it."""
+        row = self.model.row(index)
+        self.delete_requested.emit(row.chat_id)
+        self.undo_bar.offer(row.chat_id, row.title)
+
+    def _restore(self, chat_id: str) -> None:
+        self._store.restore_chat(chat_id)
+        self.chat_chosen.emit(chat_id, None)
+
+    def _show_menu(self, place: QPoint) -> None:
+        index = self.list.indexAt(place)
+        if index.isValid() and not self.model.row(index).is_heading:
+            self.menu_for(index).popup(self.list.viewport().mapToGlobal(place))
+
+    def menu_for(self, index: QModelIndex) -> QMenu:
+        """Returns the menu of a chat."""
+        theme, kept = current_theme(), QPersistentModelIndex(index)
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        rename = menu.addAction(icons.icon("edit", theme, colour=theme.quiet), _("Rename"))
+        rename.setShortcut(QKeySequence(Qt.Key.Key_F2))
+        rename.triggered.connect(lambda: self.list.edit(QModelIndex(kept)))
+        delete = menu.addAction(icons.icon("delete", theme, colour=theme.quiet), _("Delete"))
+        delete.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
+        delete.triggered.connect(lambda: self.delete(QModelIndex(kept)))
+        return menu
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and hasattr(self, "_lens"):
+            self._lens.setIcon(icons.icon("search", current_theme(), colour=current_theme().quiet))
+
+    def sizeHint(self) -> QSize:
+        return QSize(Size.SIDEBAR[1], 600)

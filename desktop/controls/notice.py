@@ -1,0 +1,106 @@
+"""An error or a remark where it happened: a sentence, its cause, one button that helps, details that fold out."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QVBoxLayout, QWidget
+
+from desktop import fonts, icons
+from desktop.controls.buttons import Button, IconButton, Words
+from desktop.theme import Size, Space, current_theme
+from runtime.errors import ErrorInfo
+from runtime.text import _
+
+_DRAWINGS = {"bad": "warning", "caution": "warning", "quiet": "info"}
+
+
+class Notice(QFrame):
+    """Shows one `ErrorInfo` at a time. `acted` carries the error's code when its button is pressed."""
+
+    acted = Signal(str)
+    dismissed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "notice")
+        self._code, self._tone = "", "bad"
+        self._picture = QLabel()
+        self._title, self._cause = Words(), Words(tone="quiet")
+        self._title.setFont(fonts.strong())
+        for words in (self._title, self._cause):
+            words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._button = Button("")
+        self._fold = Button(_("Details"), kind="link")
+        self._details = QPlainTextEdit(readOnly=True)
+        self._lay_out()
+        self._connect()
+        self.hide()
+
+    def _lay_out(self) -> None:
+        self._details.setProperty("kind", "field")
+        self._details.setFont(current_theme().code_font)
+        self._details.setAccessibleName(_("Details"))
+        self._details.setFixedHeight(120)
+        buttons = QHBoxLayout()
+        buttons.addWidget(self._button)
+        buttons.addWidget(self._fold)
+        buttons.addStretch(1)
+        words = QVBoxLayout()
+        words.setSpacing(Space.TINY)
+        for part in (self._title, self._cause):
+            words.addWidget(part)
+        words.addSpacing(Space.TINY)
+        words.addLayout(buttons)
+        words.addWidget(self._details)
+        close = IconButton("close", _("Dismiss"))
+        close.clicked.connect(self.dismiss)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(Space.MEDIUM, Space.MEDIUM, Space.SMALL, Space.MEDIUM)
+        row.setSpacing(Space.MEDIUM)
+        row.addWidget(self._picture, 0, Qt.AlignmentFlag.AlignTop)
+        row.addLayout(words, 1)
+        row.addWidget(close, 0, Qt.AlignmentFlag.AlignTop)
+
+    def _connect(self) -> None:
+        self._button.clicked.connect(lambda: self.acted.emit(self._code))
+        self._fold.clicked.connect(lambda: self._details.setVisible(self._details.isHidden()))
+
+    def show_error(self, error: ErrorInfo, *, action: str = "", tone: str = "bad") -> None:
+        """Shows an error; `action` words the button that helps, where there is one."""
+        self._code, self._tone = error.code, tone
+        self.setProperty("tone", tone)
+        self._title.setText(error.title)
+        cause = " ".join(part for part in (error.message, error.hint) if part)
+        self._cause.setText(cause)
+        self._cause.setVisible(bool(cause))
+        self._button.setText(action)
+        self._button.setVisible(bool(action))
+        self._details.setPlainText(error.details)
+        self._fold.setVisible(bool(error.details))
+        self._details.hide()
+        self.setAccessibleName(f"{error.title} {cause}")
+        self._tint()
+        self.show()
+
+    @property
+    def code(self) -> str:
+        """The code of the error that is shown; empty where none is."""
+        return "" if self.isHidden() else self._code
+
+    def dismiss(self) -> None:
+        """Takes the notice away."""
+        self.hide()
+        self.dismissed.emit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and hasattr(self, "_picture"):
+            self._tint()
+
+    def _tint(self) -> None:
+        theme = current_theme()
+        ratio = QGuiApplication.instance().devicePixelRatio()
+        colour = getattr(theme, self._tone)
+        self._picture.setPixmap(icons.pixmap(_DRAWINGS[self._tone], colour, size=Size.ICON, ratio=ratio))
+        self.style().polish(self)

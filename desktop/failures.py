@@ -1,0 +1,95 @@
+"""Our own bugs, shown and logged instead of lost: exceptions in slots and threads, and what Qt complains about."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import sys
+import threading
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInstallMessageHandler
+
+from runtime.errors import ErrorInfo, UserError
+from runtime.text import _
+
+_log = logging.getLogger(__name__)
+_LEVELS = {
+    QtMsgType.QtDebugMsg: logging.DEBUG,
+    QtMsgType.QtInfoMsg: logging.INFO,
+    QtMsgType.QtWarningMsg: logging.WARNING,
+    QtMsgType.QtCriticalMsg: logging.ERROR,
+    QtMsgType.QtFatalMsg: logging.CRITICAL,
+}
+
+
+class Failures(QObject):
+    """Takes exceptions that nobody caught. `happened` carries an `ErrorInfo` for the window, from any thread."""
+
+    happened = Signal(object)
+
+    def install(self) -> None:
+        """Takes over from Python's own way of printing them."""
+        sys.excepthook = self._take
+        threading.excepthook = lambda hooked: self._take(
+            hooked.exc_type, hooked.exc_value or hooked.exc_type(), hooked.exc_traceback
+        )
+        qInstallMessageHandler(_log_qt)
+
+    def uninstall(self) -> None:
+        """Gives them back."""
+        sys.excepthook = sys.__excepthook__
+        threading.excepthook = threading.__excepthook__
+        qInstallMessageHandler(None)
+
+    def _take(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, UserError):
+            self.happened.emit(error.info)
+            return
+        _log.error("nobody caught this", exc_info=(kind, error, trace))
+        self.happened.emit(_bug(kind, error, trace))
+
+
+def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> ErrorInfo:
+    return ErrorInfo(
+        title=_("Something went wrong inside Quern."),
+        message=f"{kind.__name__}: {error}",
+        hint=_("Your chats are safe. You can go on; if it happens again, the details help to find it."),
+        details="".join(traceback.format_exception(kind, error, trace)),
+        code="bug",
+    )
+
+
+def start_logging(folder: Path) -> None:
+    """Sends warnings and worse to a file that is turned over at 1 MB, and to stderr where there is one."""
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    shape = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in (_to_file(folder), _to_stderr()):
+        if handler is not None:
+            handler.setFormatter(shape)
+            root.addHandler(handler)
+
+
+def _to_file(folder: Path) -> logging.Handler | None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return logging.handlers.RotatingFileHandler(
+            folder / "window.log", maxBytes=1_000_000, backupCount=2, encoding="utf-8", delay=True
+        )
+    except OSError:
+        return None
+
+
+def _to_stderr() -> logging.Handler | None:
+    if sys.stderr is None:
+        return None
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    return handler
+
+
+def _log_qt(kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
+    logging.getLogger("qt").log(_LEVELS.get(kind, logging.WARNING), "%s %s", context.category or "", message)

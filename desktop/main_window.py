@@ -1,0 +1,450 @@
+"""The window: chats on the left, the conversation, settings on the right. Joins widgets to the objects behind them.
+
+It keeps nothing that matters: closing and building it again (after a change of language) loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QByteArray, QEvent, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+
+from desktop.actions import make_actions
+from desktop.chat.composing import ComposingArea
+from desktop.chat.drop_veil import DropVeil, dropped_model
+from desktop.chat.empty_state import EmptyState
+from desktop.chat.header import Header, ModelStatus
+from desktop.chat.model_picker import ModelPicker
+from desktop.chat.plain_text import one_line
+from desktop.chat.session import ChatSession
+from desktop.chat.shortcuts import ShortcutsCard
+from desktop.chat.sidebar import Sidebar
+from desktop.chat.system_prompt import SystemPromptPanel
+from desktop.chat.view.conversation_view import ConversationView
+from desktop.chat.view.message_model import MessageListModel
+from desktop.controls.notice import Notice
+from desktop.engine_client import EngineClient
+from desktop.models import Models, Trouble
+from desktop.settings.live import LiveSettings
+from desktop.state_file import StateFile
+from desktop.store.chat_store import ChatStore
+from desktop.theme import Size, Space, Theme, ThemeSource
+from runtime.errors import ErrorInfo
+from runtime.text import _
+
+if TYPE_CHECKING:
+    from desktop.settings.panel import SettingsPanel
+
+_STATE_KEY = "window"
+_LEAST = (640, 480)
+_FIRST = (1120, 760)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The objects behind the window. They live as long as the application."""
+
+    store: ChatStore
+    client: EngineClient
+    session: ChatSession
+    items: MessageListModel
+    models: Models
+    live: LiveSettings
+    themes: ThemeSource
+    state: StateFile
+
+
+class MainWindow(QWidget):
+    """One window over `Parts`."""
+
+    closing = Signal()
+    quit_requested = Signal()
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__()
+        self._parts = parts
+        self._panel: SettingsPanel | None = None
+        self._panel_width = Size.PANEL[1]
+        self._picker: ModelPicker | None = None
+        self.setMinimumSize(*_LEAST)
+        self.setAcceptDrops(True)
+        self._make_widgets()
+        self._lay_out()
+        self.actions_by_name = make_actions(self, self._handlers())
+        self._connect_widgets()
+        self._connect_parts()
+        self._show_all()
+        self._restore()
+
+    # --- building --------------------------------------------------------------------------------------------------
+
+    def _make_widgets(self) -> None:
+        parts = self._parts
+        self.sidebar = Sidebar(parts.store)
+        self.header = Header()
+        self.system_prompt = SystemPromptPanel()
+        self.notice = Notice()
+        self.view = ConversationView(parts.items)
+        self.empty = EmptyState()
+        self.composing = ComposingArea(parts.session, parts.client, parts.items)
+        self.veil = DropVeil(self)
+
+    def _lay_out(self) -> None:
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self.empty)
+        self._stack.addWidget(self.view)
+        centre = QWidget()
+        centre.setObjectName("centre")
+        column = QVBoxLayout(centre)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.header)
+        for above in (self.system_prompt, self.notice):
+            column.addLayout(_centred(above, top=Space.SMALL))
+        column.addWidget(self._stack, 1)
+        column.addLayout(_centred(self.composing, top=Space.SMALL, bottom=Space.SMALL))
+        self.splitter = QSplitter(Qt.Orientation.Horizontal)
+        self.splitter.setHandleWidth(1)
+        self.splitter.setChildrenCollapsible(False)
+        self.sidebar.setMinimumWidth(Size.SIDEBAR[0])
+        self.sidebar.setMaximumWidth(Size.SIDEBAR[2])
+        self.splitter.addWidget(self.sidebar)
+        self.splitter.addWidget(centre)
+        self.splitter.setStretchFactor(1, 1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.splitter)
+
+    def _handlers(self) -> dict[str, Any]:
+        return {
+            "new_chat": self.new_chat, "search": self._focus_search, "sidebar": self._toggle_sidebar,
+            "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
+            "open_file": self._ask_for_file, "composer": self._focus_composer, "stop": self._escape,
+            "shortcuts": self._show_shortcuts, "quit": self.quit_requested.emit,
+        }  # fmt: skip
+
+    def _connect_widgets(self) -> None:
+        self._connect_sidebar()
+        self._connect_header()
+        self._connect_view()
+        self.empty.prompt_chosen.connect(self.composing.send)
+        self.empty.library_requested.connect(self.open_picker)
+        self.empty.file_requested.connect(self._ask_for_file)
+        self.composing.about_to_send.connect(self._before_sending)
+        self.system_prompt.edited.connect(self._parts.session.set_system_prompt)
+        self.notice.acted.connect(self._help)
+
+    def _connect_sidebar(self) -> None:
+        self.sidebar.new_requested.connect(self.new_chat)
+        self.sidebar.collapse_requested.connect(self._toggle_sidebar)
+        self.sidebar.chat_chosen.connect(self._open_chat)
+        self.sidebar.delete_requested.connect(self._parts.session.delete_chat)
+
+    def _connect_header(self) -> None:
+        models = self._parts.models
+        self.header.picker_requested.connect(self.open_picker)
+        self.header.load_requested.connect(models.load)
+        self.header.eject_requested.connect(models.eject)
+        self.header.stop_loading_requested.connect(models.cancel)
+        self.header.prompt_toggled.connect(self.show_prompt)
+        self.header.panel_toggled.connect(self.show_panel)
+        self.header.sidebar_requested.connect(self._toggle_sidebar)
+
+    def _connect_view(self) -> None:
+        session = self._parts.session
+        self.view.regenerate_requested.connect(self._regenerate)
+        self.view.retry_requested.connect(self._regenerate)
+        self.view.continue_requested.connect(self._continue)
+        self.view.edit_requested.connect(self.composing.edit)
+        self.view.version_requested.connect(session.choose_version)
+
+    def _connect_parts(self) -> None:
+        """Bound methods only: Qt forgets them when the window is gone, which it does not do for functions."""
+        parts = self._parts
+        parts.session.chat_changed.connect(self._show_chat)
+        parts.session.title_changed.connect(self._show_title)
+        parts.session.system_prompt_changed.connect(self.system_prompt.set_text)
+        parts.session.busy_changed.connect(self._follow_busy)
+        parts.session.problem.connect(self.show_problem)
+        parts.session.context_trimmed.connect(self._note_trimmed)
+        parts.store.problem.connect(self.show_problem)
+        parts.live.write_failed.connect(self._show_write_failure)
+        parts.models.status_changed.connect(self._show_status)
+        parts.models.trouble.connect(self._show_trouble)
+        parts.models.listed.connect(self._show_models)
+        parts.models.ready.connect(self._model_is_ready)
+        parts.models.reload_changed.connect(self._show_reload)
+        parts.items.modelReset.connect(self._choose_page)
+        parts.items.rowsInserted.connect(self._choose_page)
+        parts.items.rowsRemoved.connect(self._choose_page)
+        parts.themes.changed.connect(self._follow_theme)
+
+    def _show_all(self) -> None:
+        session = self._parts.session
+        self._show_chat(session.chat_id)
+        self._show_title(session.title)
+        self.system_prompt.set_text(session.system_prompt)
+        self._show_status(self._parts.models.status)
+        self._follow_busy(session.busy)
+        self._choose_page()
+
+    # --- showing what happens --------------------------------------------------------------------------------------
+
+    def _show_chat(self, chat_id: str) -> None:
+        self.sidebar.set_current(chat_id)
+
+    def _show_title(self, title: str) -> None:
+        self.setWindowTitle(f"{one_line(title)} – Quern" if title else "Quern")
+
+    def _show_status(self, status: ModelStatus) -> None:
+        self.header.show_status(status)
+        self.empty.show_status(status)
+
+    def _show_models(self, models: tuple[Any, ...]) -> None:
+        if self._picker is not None:
+            self._picker.set_models(models)
+
+    def _model_is_ready(self, _engine: object) -> None:
+        if self.notice.code and self.notice.code != "bug":
+            self.notice.dismiss()
+
+    def _show_trouble(self, trouble: Trouble) -> None:
+        self.notice.show_error(trouble.error, action=trouble.action, tone=trouble.tone)
+
+    def _show_write_failure(self, error: Any) -> None:
+        self.show_problem(error.info)
+
+    def show_problem(self, error: ErrorInfo) -> None:
+        """Shows an error above the conversation."""
+        self.notice.show_error(error, tone="bad" if error.code == "bug" else "caution")
+
+    def _note_trimmed(self, dropped: int) -> None:
+        del dropped  # the answer's own line says how many; the meter says that the context is full
+        self.composing.meter.say(_("The oldest messages no longer fit and were left out of the prompt."))
+
+    def _show_reload(self, needed: bool) -> None:
+        if self._panel is not None:
+            self._panel.show_reload(needed)
+
+    def _follow_busy(self, busy: bool) -> None:
+        self.actions_by_name["stop"].setEnabled(busy or self.composing.editing)
+
+    def _follow_theme(self, theme: Theme) -> None:
+        self.view.set_theme(theme)
+
+    def _choose_page(self, *_what: object) -> None:
+        self._stack.setCurrentWidget(self.view if self._parts.items.rowCount() else self.empty)
+
+    # --- doing -----------------------------------------------------------------------------------------------------
+
+    def new_chat(self) -> None:
+        """Shows an empty chat, ready to write in."""
+        self.system_prompt.commit()
+        self._parts.session.new_chat()
+        self._focus_composer()
+
+    def _open_chat(self, chat_id: str, message_id: str | None) -> None:
+        if chat_id != self._parts.session.chat_id or message_id is not None:
+            self.system_prompt.commit()
+            self._parts.session.open(chat_id, reveal=message_id)
+
+    def _before_sending(self) -> None:
+        self.system_prompt.commit()
+        self._parts.models.ensure()
+
+    def _regenerate(self, item_id: str) -> None:
+        self._before_sending()
+        self._parts.session.regenerate(item_id)
+
+    def _continue(self, item_id: str) -> None:
+        self._before_sending()
+        self._parts.session.continue_answer(item_id)
+
+    def open_model(self, path: str) -> None:
+        """Loads a model file that was dropped, chosen or named at the start."""
+        self._parts.models.load(path)
+
+    def _help(self, code: str) -> None:
+        """The button of a notice."""
+        self.notice.dismiss()
+        if code == "fatal_last_time":
+            self._parts.models.load()
+        else:
+            self.open_picker()
+
+    def _escape(self) -> None:
+        if self._parts.session.busy:
+            self._parts.session.stop()
+        elif self.composing.editing:
+            self.composing.cancel_edit()
+
+    # --- panels ----------------------------------------------------------------------------------------------------
+
+    def open_picker(self) -> None:
+        """Opens the list of models under the model's name and looks for models anew."""
+        if self._picker is None:
+            self._picker = ModelPicker(self)
+            self._picker.chosen.connect(self.open_model)
+            self._picker.file_requested.connect(self._ask_for_file)
+            self._picker.eject_requested.connect(self._parts.models.eject)
+        self._parts.models.scan()
+        self._picker.open_under(self.header.model_button, current=self._parts.models.loaded_path)
+
+    @property
+    def picker(self) -> ModelPicker | None:
+        """The list of models, once it was opened."""
+        return self._picker
+
+    @property
+    def panel(self) -> SettingsPanel | None:
+        """The settings, once they were opened."""
+        return self._panel
+
+    def show_panel(self, visible: bool) -> None:
+        """Shows or hides the settings; they are built when they are first shown."""
+        if visible and self._panel is None:
+            self._panel = self._made_panel()
+            self._make_room(self._panel_width)
+        if self._panel is not None:
+            self._panel.setVisible(visible)
+        self.header.panel_button.setChecked(visible)
+
+    def _make_room(self, width: int) -> None:
+        left, middle, *_rest = self.splitter.sizes()
+        self.splitter.setSizes([left, max(middle - width, 0), width])
+
+    def _made_panel(self) -> SettingsPanel:
+        from desktop.settings.panel import SettingsPanel
+
+        panel = SettingsPanel(self._parts.live)
+        panel.setMinimumWidth(Size.PANEL[0])
+        panel.setMaximumWidth(Size.PANEL[2])
+        panel.close_requested.connect(self._toggle_panel)
+        panel.reload_requested.connect(self._parts.models.reload)
+        panel.show_reload(self._parts.models.needs_reload)
+        self.splitter.addWidget(panel)
+        self.splitter.setStretchFactor(2, 0)
+        return panel
+
+    def _toggle_panel(self) -> None:
+        self.show_panel(self._panel is None or self._panel.isHidden())
+
+    def show_prompt(self, visible: bool) -> None:
+        """Unfolds or folds the system prompt."""
+        self.system_prompt.setVisible(visible)
+        self.header.prompt_button.setChecked(visible)
+        if visible:
+            self.system_prompt.edit.setFocus()
+        else:
+            self.system_prompt.commit()
+
+    def _toggle_prompt(self) -> None:
+        self.show_prompt(self.system_prompt.isHidden())
+
+    def show_sidebar(self, visible: bool) -> None:
+        """Shows or hides the list of chats."""
+        self.sidebar.setVisible(visible)
+        self.header.sidebar_button.setVisible(not visible)
+
+    def _toggle_sidebar(self) -> None:
+        self.show_sidebar(self.sidebar.isHidden())
+
+    def _focus_search(self) -> None:
+        self.show_sidebar(True)
+        self.sidebar.search.setFocus()
+        self.sidebar.search.selectAll()
+
+    def _focus_composer(self) -> None:
+        self.composing.composer.edit.setFocus()
+
+    def _show_shortcuts(self) -> None:
+        ShortcutsCard(self).open_over(self)
+
+    def _ask_for_file(self) -> None:
+        dialog = QFileDialog(self, _("Open a model file"), "", _("Model files (*.gguf);;All files (*)"))
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.fileSelected.connect(self.open_model)
+        dialog.open()
+
+    # --- dropping --------------------------------------------------------------------------------------------------
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        path = dropped_model(event.mimeData())
+        if path is not None:
+            event.acceptProposedAction()
+            self.veil.show_for(path)
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self.veil.hide()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.veil.hide()
+        path = dropped_model(event.mimeData())
+        if path is not None:
+            event.acceptProposedAction()
+            self.open_model(str(Path(path)))
+
+    # --- remembering -----------------------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        known = self._parts.state.get(_STATE_KEY)
+        kept: dict[str, Any] = known if isinstance(known, dict) else {}
+        geometry = QByteArray.fromBase64(str(kept.get("geometry", "")).encode())
+        if geometry.isEmpty() or not self.restoreGeometry(geometry):
+            self.resize(*_FIRST)
+        sidebar_width = _whole(kept.get("sidebar_width"), Size.SIDEBAR[1])
+        self._panel_width = _whole(kept.get("panel_width"), Size.PANEL[1])
+        self.splitter.setSizes([sidebar_width, max(self.width() - sidebar_width, 0)])
+        self.show_sidebar(bool(kept.get("sidebar", True)))
+        self.show_panel(bool(kept.get("panel", False)))
+
+    def remember(self) -> None:
+        """Keeps the window's place and panels for the next start."""
+        kept = {
+            "geometry": bytes(self.saveGeometry().toBase64().data()).decode(),
+            "sidebar": not self.sidebar.isHidden(),
+            "panel": self._panel is not None and not self._panel.isHidden(),
+            "sidebar_width": self.sidebar.width(),
+            "panel_width": self._panel.width() if self._panel is not None else self._panel_width,
+        }
+        self._parts.state.set(_STATE_KEY, kept)
+
+    def hand_over(self, newer: MainWindow) -> None:
+        """Gives what is being written to the window that takes this one's place."""
+        newer.composing.composer.set_draft(self.composing.composer.draft)
+        newer.show_prompt(not self.system_prompt.isHidden())
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self.system_prompt.commit()
+        self.remember()
+        super().closeEvent(event)
+        self.closing.emit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.veil.setGeometry(self.rect())
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow() and self.focusWidget() is None:
+            self._focus_composer()
+
+
+def _whole(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def _centred(widget: QWidget, *, top: int = 0, bottom: int = 0) -> QHBoxLayout:
+    """Returns a row that keeps a widget in the middle, at most as wide as the conversation's column."""
+    widget.setMaximumWidth(Size.COLUMN)
+    row = QHBoxLayout()
+    row.setContentsMargins(Space.LARGE, top, Space.LARGE, bottom)
+    row.addStretch(1)
+    row.addWidget(widget, 1000)
+    row.addStretch(1)
+    return row
