@@ -33,6 +33,9 @@ class StopFlag:
     def clear(self) -> None:
         self._byte[0] = b"\x00"
 
+    def __bool__(self) -> bool:
+        raise TypeError("a flag is always there; ask is_set()")  # “stop or StopFlag()” would lose a flag not yet set
+
     def is_set(self) -> bool:
         return self._byte[0] != b"\x00"
 

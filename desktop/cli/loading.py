@@ -1,0 +1,65 @@
+"""From what a person typed as MODEL to an engine that holds it, with progress on stderr. Knows no command."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from desktop.cli import output
+from desktop.cli.interrupt import Interrupts
+from desktop.cli.options import Settings
+from runtime import engines
+from runtime.engine import Engine
+from runtime.params import LoadParams, SamplingParams
+from runtime.text import _
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The model that a command is about, and the settings that apply to it."""
+
+    path: Path
+    sampling: SamplingParams
+    load: LoadParams
+
+
+def wanted(model: str | None, values: Mapping[str, Any]) -> Wanted:
+    """Returns the model that was named, or the saved one, with its settings.
+
+    Raises `UserError` where there is no such model or the flags exclude each other.
+    """
+    from runtime.library import resolve
+
+    settings = Settings.read(values)
+    found = resolve(model or settings.app.model)
+    return Wanted(found.path, settings.sampling(found.key), settings.load(found.key))
+
+
+@contextlib.contextmanager
+def opened(model: Wanted, *, engine: str = "auto") -> Iterator[Engine]:
+    """Loads the model and frees it at the end. Ctrl-C while loading ends the command. Raises `UserError`."""
+    status = output.StatusLine()
+
+    def progress(fraction: float) -> bool:
+        status.show(_("Loading {name}: {percent} %").format(name=model.path.name, percent=int(100 * fraction)))
+        return not interrupts.stop.is_set()
+
+    with Interrupts() as interrupts:
+        status.show(_("Loading {name}").format(name=model.path.name))
+        try:
+            held = engines.open_engine(
+                model.path, model.load, engine=engine, listener=progress, stop=interrupts.stop  # type: ignore[arg-type]
+            )
+        except Exception:
+            if interrupts.stop.is_set():
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            status.clear()
+    try:
+        yield held
+    finally:
+        held.close()
