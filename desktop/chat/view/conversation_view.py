@@ -1,0 +1,538 @@
+"""The conversation as a person reads it: one scroll area that paints what is visible. Knows no engine and no storage.
+
+It follows the newest text only while the reader is at the end, and never moves what is being read. What a person asks
+for leaves as signals with the message's id.
+"""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, QPointF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent, QFocusEvent, QGuiApplication, QHelpEvent, QKeyEvent, QKeySequence, QMouseEvent, QPainter,
+    QPaintEvent, QResizeEvent,
+)  # fmt: skip
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
+
+from desktop.chat.view.highlight import Highlighter
+from desktop.chat.view.layout import Anchor, ConversationLayout
+from desktop.chat.view.message_model import MessageListModel
+from desktop.chat.view.newest_button import NewestButton
+from desktop.chat.view.painter import Shown, paint_items
+from desktop.chat.view.pointer import Granularity, Pointer
+from desktop.chat.view.selection import END, Position, Selection, source_of
+from desktop.chat.view.style import TextStyle
+from desktop.chat.view.targets import (
+    Target, action_names, action_targets, action_text, code_targets, notice_targets,
+)  # fmt: skip
+from desktop.theme import Size, Space, Theme, current_theme
+from runtime.messages import Role
+from runtime.text import _
+
+_FRAME_MS = 33  # at most this often new text is shown
+_REST = 3  # showing new text may take one part in four of the time
+_PAGE_KEPT = 40  # pixels of the old page that a new page still shows
+_TICK_MS = 1500  # how long a tick stands for "copied"
+_PAD = int(Space.LARGE)
+
+
+class ConversationView(QAbstractScrollArea):
+    """Shows a `MessageListModel`."""
+
+    regenerate_requested = Signal(str)
+    edit_requested = Signal(str)
+    version_requested = Signal(str, int)  # id, -1 or 1
+    retry_requested = Signal(str)
+    continue_requested = Signal(str)
+    link_activated = Signal(str)  # http or https only
+
+    def __init__(self, model: MessageListModel, parent: QWidget | None = None, *, theme: Theme | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._highlighter = Highlighter(self)
+        self._layout = ConversationLayout(TextStyle(theme or current_theme()), self._highlighter)
+        self._pointer = Pointer(self._layout)
+        self._follow = True
+        self._anchor: Anchor | None = None
+        self._placing = False
+        self._dirty: set[int] = set()
+        self._hovered: Target | None = None
+        self._pressed: Target | None = None
+        self._done: Target | None = None
+        self._hover_row = -1
+        self._current = -1
+        self._newest = NewestButton(self._layout.style.theme, self.viewport())
+        self._flush_timer = self._timer(self._flush)
+        self._ahead_timer = self._timer(self._look_ahead)
+        self._tick_timer = self._timer(self._forget_tick)
+        self._drag_timer = self._timer(self._drag_on)
+        self._set_up()
+
+    def _timer(self, slot) -> QTimer:  # type: ignore[no-untyped-def]
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.timeout.connect(slot)
+        return timer
+
+    def _set_up(self) -> None:
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewport().setMouseTracking(True)
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.setAccessibleName(_("Conversation"))
+        self.verticalScrollBar().valueChanged.connect(self._scrolled)
+        self._newest.clicked.connect(self.follow_newest)
+        self._highlighter.ready.connect(self._recolour)
+        self._model.modelReset.connect(self._reset)
+        self._model.rowsInserted.connect(self._inserted)
+        self._model.rowsRemoved.connect(self._removed)
+        self._model.dataChanged.connect(self._changed)
+        self._model.text_appended.connect(self._grown)
+        self._reset()
+
+    # what others may ask
+
+    @property
+    def following(self) -> bool:
+        """True while new text keeps the end in sight."""
+        return self._follow
+
+    @property
+    def layout_of_items(self) -> ConversationLayout:
+        """Where everything stands; for tests and for finding text."""
+        return self._layout
+
+    def set_theme(self, theme: Theme) -> None:
+        """Takes the colours and fonts of a theme, and keeps what is read in place."""
+        self._layout.set_style(TextStyle(theme))
+        self._newest.set_theme(theme)
+        self._settle()
+
+    def retranslate(self) -> None:
+        """Takes its words in the current language."""
+        self.setAccessibleName(_("Conversation"))
+        self._newest.retranslate()
+        self.set_theme(self._layout.style.theme)
+
+    def follow_newest(self) -> None:
+        """Goes to the end and stays there while text arrives."""
+        self._follow = True
+        self._settle()
+
+    def scroll_to(self, item_id: str) -> None:
+        """Shows a message from its beginning. Raises KeyError where the id is unknown."""
+        self._model.row_of(item_id)
+        self._follow = False
+        self._anchor = Anchor(item_id, -1, 0.0, 0.0)
+        self._settle()
+
+    def selected_text(self) -> str:
+        """Returns the source text of the selection, empty where there is none."""
+        selection = self._pointer.selection
+        if selection is None or selection.empty:
+            return ""
+        rows = range(selection.start.row, selection.end.row + 1)
+        return source_of(selection, [(self._layout.items[row].item, self._layout.items[row].blocks) for row in rows])
+
+    def copy(self) -> None:
+        """Puts the source text of the selection on the clipboard."""
+        if text := self.selected_text():
+            QGuiApplication.clipboard().setText(text)
+
+    def select_all(self) -> None:
+        """Selects the whole conversation."""
+        if self._layout.items:
+            last = Position(len(self._layout.items) - 1, END, END)
+            self._pointer.selection = Selection(Position(0, 0, 0), last)
+            self.viewport().update()
+
+    # the model changed
+
+    def _reset(self) -> None:
+        self._layout.reset(self._model.items())
+        self._pointer.selection = None
+        self._hovered = self._pressed = self._done = None
+        self._dirty.clear()
+        self._hover_row = self._current = -1
+        self._follow, self._anchor = True, None
+        self._settle()
+
+    def _inserted(self, parent: QModelIndex, first: int, last: int) -> None:
+        for row in range(first, last + 1):
+            item = self._model.item(row)
+            self._layout.insert(row, item)
+            if item.role is Role.USER:
+                self._follow = True  # the person just said something
+        self._settle()
+
+    def _removed(self, parent: QModelIndex, first: int, last: int) -> None:
+        self._layout.remove_from(first)
+        self._dirty = {row for row in self._dirty if row < first}
+        self._pointer.forget_from(first)
+        self._hovered = self._pressed = None
+        self._hover_row = -1
+        self._current = min(self._current, first - 1)
+        self._settle()
+
+    def _changed(self, top: QModelIndex, bottom: QModelIndex) -> None:
+        for row in range(top.row(), bottom.row() + 1):
+            item = self._model.item(row)
+            if not item.text.startswith(self._layout.items[row].item.text):
+                self._pointer.forget_from(row)
+            self._layout.change(row, item)
+            self._dirty.discard(row)
+        self._settle()
+
+    def _grown(self, row: int) -> None:
+        self._dirty.add(row)
+        if not self._flush_timer.isActive():
+            self._flush_timer.start(_FRAME_MS)
+
+    def _flush(self) -> None:
+        started = time.perf_counter()
+        rows, self._dirty = self._dirty, set()
+        for row in rows:
+            self._layout.change(row, self._model.item(row))
+        self._settle()
+        if self._dirty:
+            self._flush_timer.start(_FRAME_MS)
+        else:  # a slow machine gets its rest before the next batch
+            self._flush_timer.setInterval(max(_FRAME_MS, int(_REST * 1000 * (time.perf_counter() - started))))
+
+    def _recolour(self, language: str, text: str) -> None:
+        self._layout.recolour(language, text)
+        self._settle()
+
+    # scrolling
+
+    def _column_left(self) -> int:
+        return (self.viewport().width() - int(self._layout.width)) // 2
+
+    def _top(self) -> float:
+        """The conversation's height at the viewport's top edge."""
+        return self.verticalScrollBar().value() - _PAD
+
+    def _span(self) -> float:
+        return self._layout.height + 2 * _PAD
+
+    def _wanted_top(self) -> float:
+        end = self._span() - self.viewport().height() - _PAD
+        if self._follow or self._anchor is None:
+            return max(end, -_PAD)
+        if self._anchor.item_id not in self._model:
+            return max(min(self._top(), end), -_PAD)
+        return self._layout.y_of(self._anchor, self._model.row_of(self._anchor.item_id))
+
+    def _settle(self) -> None:
+        """Lays out what will be visible, and scrolls so that what is read stays where it is."""
+        height = self.viewport().height()
+        for _attempt in range(8):  # a corrected estimate brings other text into sight
+            top = self._wanted_top()
+            if not self._layout.lay_between(top, top + height):
+                break
+        self._place(round(self._wanted_top() + _PAD))
+        self._layout.forget_far()
+        self._ahead_timer.start(0)
+        self.viewport().update()
+
+    def _place(self, value: int) -> None:
+        bar = self.verticalScrollBar()
+        self._placing = True
+        bar.setRange(0, max(0, round(self._span()) - self.viewport().height()))
+        bar.setPageStep(self.viewport().height())
+        bar.setSingleStep(round(self._layout.style.pitch * 2))
+        bar.setValue(value)
+        self._placing = False
+        if self._anchor is None and not self._follow:
+            self._anchor = self._layout.anchor_at(self._top())
+        self._newest.setVisible(not self._follow and bar.value() < bar.maximum())
+
+    def _scrolled(self, value: int) -> None:
+        if self._placing:
+            return
+        upward = value < self._last_value
+        self._last_value = value
+        self._follow = not upward and value >= self.verticalScrollBar().maximum()
+        self._anchor = self._layout.anchor_at(self._top())
+        self._settle()
+
+    _last_value = 0
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        self._last_value = self.verticalScrollBar().value() + dy if not self._placing else self._last_value
+        self.viewport().update()
+
+    def _look_ahead(self) -> None:
+        """Lays out a page before and after what is visible, and reads on in long messages, in turns of their own."""
+        top, height = self._top(), self.viewport().height()
+        rows = self._layout.rows_between(top, top + height)
+        unread = next((row for row in rows if self._layout.items[row].unread), None)
+        if unread is not None:
+            self._layout.read_more(unread)
+            self._settle()
+        elif self._layout.lay_between(top - height, top) or self._layout.lay_between(top + height, top + 2 * height):
+            self._settle()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        room = self.viewport().width() - 2 * int(Space.WIDE)
+        self._layout.set_width(float(max(160, min(Size.COLUMN, room))))
+        self._newest.move(
+            (self.viewport().width() - self._newest.width()) // 2,
+            self.viewport().height() - self._newest.height() - int(Space.MEDIUM),
+        )
+        self._settle()
+
+    # painting
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        area = event.rect()
+        painter.fillRect(area, self._layout.style.theme.window)
+        top = self._top()
+        painter.translate(self._column_left(), -top)
+        paint_items(painter, self._layout, top=top + area.top(), bottom=top + area.bottom() + 1, shown=self._shown())
+        painter.end()
+
+    def _shown(self) -> Shown:
+        focused = self._current if self.hasFocus() else -1
+        active = frozenset({self._hover_row, focused, len(self._layout.items) - 1})
+        return Shown(self._pointer.selection, self._hovered, self._done, active, focused)
+
+    # the mouse
+
+    def _point(self, point: QPoint | QPointF) -> QPointF:
+        """Returns a point of the viewport in the column's coordinates."""
+        return QPointF(point) + QPointF(-self._column_left(), self._top())
+
+    def _targets(self, row: int) -> list[Target]:
+        top = self._top()
+        return [
+            *action_targets(self._layout, row), *notice_targets(self._layout, row),
+            *code_targets(self._layout, row, top, top + self.viewport().height()),
+        ]  # fmt: skip
+
+    def target_at(self, point: QPointF) -> Target | None:
+        """Returns what can be clicked at a point of the viewport."""
+        row = self._layout.row_at(self._point(point).y())
+        targets = self._targets(row) if row >= 0 else []
+        return next((target for target in targets if target.rect.contains(self._point(point))), None)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton and self._pressed is None:
+            self._pointer.extend(self._point(event.position()))
+            outside = not self.viewport().rect().contains(event.position().toPoint())
+            if outside and not self._drag_timer.isActive():
+                self._drag_timer.start(30)
+            self._release()
+        else:
+            self._hover(event.position())
+        self.viewport().update()
+
+    def _release(self) -> None:
+        """Stops following: the reader holds on to a place."""
+        if self._follow and self._pointer.selection is not None and not self._pointer.selection.empty:
+            self._follow = False
+            self._anchor = self._layout.anchor_at(self._top())
+
+    def _drag_on(self) -> None:
+        """Scrolls while the mouse is held above or below the viewport."""
+        where = self.viewport().mapFromGlobal(self.cursor().pos())
+        beyond = where.y() if where.y() < 0 else max(0, where.y() - self.viewport().height())
+        if beyond and QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton:
+            self.verticalScrollBar().setValue(self.verticalScrollBar().value() + beyond // 2)
+            self._pointer.extend(self._point(where))
+            self._drag_timer.start(30)
+
+    def _hover(self, point: QPointF) -> None:
+        at = self._point(point)
+        self._hovered = self.target_at(point)
+        inside = 0 <= at.y() < self._layout.height
+        self._hover_row = self._layout.row_at(at.y()) if inside else -1
+        hand = (self._hovered is not None and self._hovered.enabled) or self._pointer.link_at(at)
+        shape = Qt.CursorShape.IBeamCursor if self._pointer.over_text(at) else Qt.CursorShape.ArrowCursor
+        self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if hand else shape)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is not Qt.MouseButton.LeftButton:
+            return
+        self._pressed = self.target_at(event.position())
+        if self._pressed is None:
+            extend = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+            self._pointer.press(self._point(event.position()), extend=extend)
+        self._current = -1
+        self.viewport().update()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.LeftButton and self.target_at(event.position()) is None:
+            self._pointer.select(self._point(event.position()), Granularity.WORD)
+            self.viewport().update()
+        else:
+            self.mousePressEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        pressed, self._pressed = self._pressed, None
+        if event.button() is not Qt.MouseButton.LeftButton:
+            return
+        if pressed is not None:
+            if pressed.same(self.target_at(event.position())):
+                self._trigger(pressed)
+        elif self._pointer.selection is None or self._pointer.selection.empty:
+            if address := self._pointer.link_at(self._point(event.position())):
+                self.link_activated.emit(address)
+        self._hover(event.position())
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hovered, self._hover_row = None, -1
+        self.viewport().update()
+        super().leaveEvent(event)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            target = self.target_at(QPointF(event.pos()))
+            text = target.text if target and target.icon else self._pointer.link_at(self._point(event.pos()))
+            QToolTip.showText(event.globalPos(), text, self.viewport())
+            return True
+        if event.type() is QEvent.Type.Leave:
+            self.leaveEvent(event)
+        return super().viewportEvent(event)
+
+    # actions
+
+    def _trigger(self, target: Target) -> None:
+        item_id = self._layout.items[target.row].item.id
+        if not target.enabled:
+            return
+        if target.name == "copy":
+            self._copied(target, self._layout.items[target.row].item.text)
+        elif target.name == "code":
+            self._copied(target, self._layout.items[target.row].blocks[target.block].text)
+        elif target.name == "details":
+            self._layout.fold(target.row)
+            self._settle()
+        elif target.name in ("previous", "next"):
+            self.version_requested.emit(item_id, -1 if target.name == "previous" else 1)
+        else:
+            self._signal(target.name, item_id)
+
+    def _signal(self, name: str, item_id: str) -> None:
+        signals = {
+            "again": self.regenerate_requested, "edit": self.edit_requested,
+            "retry": self.retry_requested, "continue": self.continue_requested,
+        }  # fmt: skip
+        signals[name].emit(item_id)
+
+    def _copied(self, target: Target, text: str) -> None:
+        QGuiApplication.clipboard().setText(text)
+        self._done = target
+        self._tick_timer.start(_TICK_MS)
+        self.viewport().update()
+
+    def _forget_tick(self) -> None:
+        self._done = None
+        self.viewport().update()
+
+    def message_menu(self, item_id: str) -> QMenu:
+        """Returns the menu of what can be done with a message. Raises KeyError where the id is unknown."""
+        row = self._model.row_of(item_id)
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        names = action_names(self._layout.items[row].item)
+        for target in action_targets(self._layout, row) + notice_targets(self._layout, row):
+            entry = menu.addAction(target.text)
+            entry.setEnabled(target.enabled)
+            entry.triggered.connect(lambda _checked=False, target=target: self._trigger(target))
+        if not names and menu.isEmpty():
+            menu.addAction(action_text("copy")).setEnabled(False)
+        return menu
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        row = self._current
+        if event.reason() is QContextMenuEvent.Reason.Mouse:
+            row = self._layout.row_at(self._point(event.pos()).y())
+        if row < 0:
+            return
+        menu = self.message_menu(self._layout.items[row].item.id)
+        menu.addSeparator()
+        chosen = menu.addAction(_("Copy selection"), self.copy)
+        chosen.setShortcut(QKeySequence.StandardKey.Copy)
+        chosen.setEnabled(bool(self._pointer.selection and not self._pointer.selection.empty))
+        menu.addAction(_("Select all"), self.select_all).setShortcut(QKeySequence.StandardKey.SelectAll)
+        menu.popup(event.globalPos())
+
+    # the keyboard
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar = self.verticalScrollBar()
+        page = bar.pageStep() - _PAGE_KEPT
+        steps = {
+            Qt.Key.Key_Up: -bar.singleStep(), Qt.Key.Key_Down: bar.singleStep(),
+            Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page,
+        }  # fmt: skip
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy()
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all()
+        elif event.key() in steps:
+            self._move(bar.value() + steps[Qt.Key(event.key())])
+        elif event.key() == Qt.Key.Key_Home:
+            self._move(0)
+        elif event.key() == Qt.Key.Key_End:
+            self.follow_newest()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current >= 0:
+            self._open_actions()
+        elif event.key() == Qt.Key.Key_Escape and self._pointer.selection is not None:
+            self._pointer.selection = None
+            self.viewport().update()
+        else:
+            super().keyPressEvent(event)
+
+    def _move(self, value: int) -> None:
+        bar = self.verticalScrollBar()
+        if value < bar.value() or (value < 0 and bar.value() == 0):
+            self._follow = False
+        bar.setValue(value)
+
+    def _open_actions(self) -> None:
+        item = self._layout.items[self._current]
+        y = self._layout.top_of(self._current) + item.footer_top - self._top()
+        inside = min(max(0.0, y), self.viewport().height() - 30.0)
+        self.message_menu(item.item.id).popup(self.viewport().mapToGlobal(QPoint(self._column_left(), int(inside))))
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        wanted = self._current + (1 if forward else -1)
+        if self._current < 0 or not 0 <= wanted < len(self._layout.items):
+            return super().focusNextPrevChild(forward)
+        self._make_current(wanted)
+        return True
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        if event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason):
+            rows = self._layout.rows_between(self._top(), self._top() + self.viewport().height())
+            if rows:
+                self._make_current(rows[0] if event.reason() is Qt.FocusReason.TabFocusReason else rows[-1])
+        self.viewport().update()
+        super().focusInEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self.viewport().update()
+        super().focusOutEvent(event)
+
+    def _make_current(self, row: int) -> None:
+        self._current = row
+        item = self._layout.items[row]
+        top, height = self._layout.top_of(row), self.viewport().height()
+        if top < self._top() or top + min(item.height, height) > self._top() + height:
+            self._move(round(top + min(0.0, item.height - height) + _PAD) if top > self._top() else round(top + _PAD))
+        self._name_current(row)
+        self.viewport().update()
+
+    def _name_current(self, row: int) -> None:
+        item = self._layout.items[row]
+        place = _("Message {number} of {count}, {author}").format(
+            number=row + 1, count=len(self._layout.items), author=item.item.author
+        )
+        self.setAccessibleName(place)
+        self.setAccessibleDescription("\n".join(part for part in (item.item.text, item.notice.text()) if part))

@@ -1,0 +1,84 @@
+"""What is selected, over any number of messages, and the source text it stands for. Knows no mouse and no widget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from desktop.chat.view.blocks import Block, BlockKind, utf16_length, utf16_slice
+from desktop.chat.view.message_model import ChatItem
+
+END = 1 << 60  # beyond every block and offset
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in the conversation: a message's row, a block of it, and UTF-16 units in the block's text."""
+
+    row: int
+    block: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """From `start` to `end`, in reading order."""
+
+    start: Position
+    end: Position
+
+    @property
+    def empty(self) -> bool:
+        """True where nothing is selected."""
+        return self.start >= self.end
+
+    def within(self, row: int, block: int) -> tuple[int, int]:
+        """Returns the selected range of a block, (0, 0) where none of it is selected."""
+        here = (row, block)
+        if self.empty or here < (self.start.row, self.start.block) or here > (self.end.row, self.end.block):
+            return 0, 0
+        start = self.start.offset if here == (self.start.row, self.start.block) else 0
+        return start, self.end.offset if here == (self.end.row, self.end.block) else END
+
+
+def source_of(selection: Selection, items: Sequence[tuple[ChatItem, Sequence[Block]]]) -> str:
+    """Returns the source text of what is selected; `items` are the messages of its rows, with their blocks.
+
+    Blocks that are selected as a whole give their markdown, parts of a block what is shown of them; a part of one code
+    block is code without its fence. Messages stand apart by an empty line.
+    """
+    parts = []
+    for row, (item, blocks) in enumerate(items, start=selection.start.row):
+        start = selection.start if row == selection.start.row else Position(row, 0, 0)
+        end = selection.end if row == selection.end.row else Position(row, END, END)
+        parts.append(_item_source(item.text, blocks, start, end))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _item_source(text: str, blocks: Sequence[Block], start: Position, end: Position) -> str:
+    starts_whole = (start.block, start.offset) == (0, 0)
+    last = blocks[end.block] if end.block < len(blocks) else None
+    ends_whole = last is None or (end.block == len(blocks) - 1 and end.offset >= utf16_length(last.text))
+    if not blocks or (starts_whole and ends_whole and not (len(blocks) == 1 and blocks[0].kind is BlockKind.CODE)):
+        return text
+    if start.block == end.block and last is not None:
+        return _inside(text, last, start.offset, end.offset)
+    first = blocks[min(start.block, len(blocks) - 1)]
+    head = text[first.start : first.end] if start.offset == 0 else _tail_of(text, first, start.offset)
+    if last is None:
+        return (head + text[first.end :]).rstrip("\n")
+    whole = end.offset >= utf16_length(last.text)
+    tail = text[last.start : last.end] if whole else utf16_slice(last.text, 0, end.offset)
+    return (head + text[first.end : last.start] + tail).rstrip("\n")
+
+
+def _inside(text: str, block: Block, start: int, end: int) -> str:
+    whole = start == 0 and end >= utf16_length(block.text)
+    if whole and block.kind is not BlockKind.CODE:
+        return text[block.start : block.end].rstrip("\r\n")
+    return utf16_slice(block.text, start, min(end, utf16_length(block.text)))
+
+
+def _tail_of(text: str, block: Block, offset: int) -> str:
+    source = text[block.start : block.end]
+    return utf16_slice(block.text, offset, utf16_length(block.text)) + source[len(source.rstrip()) :]

@@ -1,0 +1,128 @@
+"""Fonts, line pitches and character formats of the conversation, made once for a theme. Knows no message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from PySide6.QtCore import QMarginsF
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QTextCharFormat, QTextLayout
+
+from desktop.chat.view.blocks import Span, Style, utf16_length
+from desktop.theme import Space, Theme
+
+INDENT = 28.0  # one list level; a quote takes less
+QUOTE_INDENT = float(Space.LARGE)
+PARAGRAPH_GAP = float(Space.MEDIUM)
+TIGHT_GAP = float(Space.TINY)
+HEADING_GAP = float(Space.WIDE)
+AFTER_HEADING = float(Space.SMALL)
+CARD = QMarginsF(Space.LARGE, Space.MEDIUM, Space.LARGE, Space.MEDIUM)
+_LINE_HEIGHT = 1.5
+_HEADINGS = {1: 20 / 15, 2: 18 / 15, 3: 16 / 15}
+
+
+class TextStyle:
+    """What laying out and painting need to know of a theme."""
+
+    def __init__(self, theme: Theme) -> None:
+        self.theme = theme
+        self.chat_font = theme.chat_font
+        self.code_font = theme.code_font
+        self.quiet_font = theme.quiet_font
+        self.name_font = theme.body_font
+        self.name_font.setWeight(QFont.Weight.DemiBold)
+        self.pitch = pitch_of(self.chat_font)
+        self.code_pitch = pitch_of(self.code_font)
+        self.quiet_pitch = pitch_of(self.quiet_font)
+        self._formats: dict[tuple[Style, bool], QTextCharFormat] = {}
+
+    @cached_property
+    def code_advance(self) -> float:
+        """Width of one column of code, in pixels."""
+        return QFontMetricsF(self.code_font).horizontalAdvance("M")
+
+    @cached_property
+    def chat_advance(self) -> float:
+        """Mean width of a letter of running text, for estimates."""
+        return QFontMetricsF(self.chat_font).averageCharWidth()
+
+    def heading_font(self, level: int) -> QFont:
+        """Returns the font of a heading, 1 the largest."""
+        font = QFont(self.chat_font)
+        font.setPixelSize(round(font.pixelSize() * _HEADINGS.get(level, 1.0)))
+        font.setWeight(QFont.Weight.DemiBold)
+        return font
+
+    def bold(self) -> QFont:
+        """Returns the font of a table's header."""
+        font = QFont(self.chat_font)
+        font.setWeight(QFont.Weight.DemiBold)
+        return font
+
+    def format_of(self, style: Style, *, heading: bool = False) -> QTextCharFormat:
+        """Returns the character format of a style."""
+        key = (style, heading)
+        if key not in self._formats:
+            self._formats[key] = self._made_format(style, heading)
+        return self._formats[key]
+
+    def _made_format(self, style: Style, heading: bool) -> QTextCharFormat:
+        made = QTextCharFormat()
+        if style & Style.CODE:
+            made.setFontFamilies(self.code_font.families() or [self.code_font.family()])
+            made.setFontFixedPitch(True)
+            if not heading:
+                made.setProperty(QTextCharFormat.Property.FontPixelSize, self.code_font.pixelSize() + 0.5)
+        if style & Style.BOLD:
+            made.setFontWeight(QFont.Weight.Bold)
+        if style & Style.ITALIC:
+            made.setFontItalic(True)
+        made.setFontStrikeOut(bool(style & Style.STRIKE))
+        if style & Style.LINK:
+            made.setForeground(self.theme.accent)
+            made.setFontUnderline(True)
+        elif style & Style.QUIET:
+            made.setForeground(self.theme.quiet)
+        return made
+
+    def colour_format(self, colour: QColor, *, italic: bool = False) -> QTextCharFormat:
+        """Returns a format that only colours."""
+        made = QTextCharFormat()
+        made.setForeground(colour)
+        if italic:
+            made.setFontItalic(True)
+        return made
+
+    def ranges(self, text: str, spans: Iterable[Span], *, heading: bool = False) -> list[QTextLayout.FormatRange]:
+        """Returns Qt's format ranges, in UTF-16 units, of spans in code points."""
+        return [
+            format_range(start, end, self.format_of(span.style, heading=heading))
+            for start, end, span in utf16_spans(text, spans)
+        ]
+
+
+def pitch_of(font: QFont) -> float:
+    """Returns the distance of two lines in `font`, in pixels."""
+    return float(round(font.pixelSize() * _LINE_HEIGHT))
+
+
+def format_range(start: int, end: int, made: QTextCharFormat) -> QTextLayout.FormatRange:
+    """Returns a format range from `start` to `end`, in UTF-16 units."""
+    found = QTextLayout.FormatRange()
+    found.start, found.length, found.format = start, end - start, made  # type: ignore[misc]
+    return found
+
+
+def utf16_spans(text: str, spans: Iterable[Span]) -> list[tuple[int, int, Span]]:
+    """Returns each span with its start and end in UTF-16 units."""
+    if text.isascii():
+        return [(span.start, span.end, span) for span in spans]
+    found = []
+    at = units = 0
+    for span in spans:  # in order, so the text is walked once
+        units += utf16_length(text[at : span.start])
+        length = utf16_length(text[span.start : span.end])
+        found.append((units, units + length, span))
+        at, units = span.end, units + length
+    return found

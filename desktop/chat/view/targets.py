@@ -1,0 +1,109 @@
+"""What can be clicked on a message: actions, versions, buttons of a notice, copy buttons of code. Paints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QFontMetricsF
+
+from desktop.chat.view.layout import FOOTER, ConversationLayout
+from desktop.chat.view.message_model import ChatItem, ItemState
+from desktop.chat.view.segments import CodeSegment
+from desktop.chat.view.style import TextStyle
+from desktop.theme import Space
+from runtime.messages import Role
+from runtime.text import N_, _
+
+ACTION = 28.0
+_ICONS = {"copy": "copy", "again": "reload", "edit": "edit", "previous": "chevron_left", "next": "chevron_right"}
+_TEXTS = {
+    "copy": N_("Copy"), "again": N_("Answer again"), "edit": N_("Edit"),
+    "previous": N_("Previous version"), "next": N_("Next version"), "code": N_("Copy code"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something to click, at `rect` in the conversation's coordinates. `block` is set for the code it belongs to."""
+
+    name: str
+    row: int
+    rect: QRectF
+    icon: str = ""
+    text: str = ""
+    block: int = -1
+    enabled: bool = True
+
+    def same(self, other: Target | None) -> bool:
+        """True for the same thing, wherever it now stands."""
+        return other is not None and (self.name, self.row, self.block) == (other.name, other.row, other.block)
+
+
+def action_names(item: ChatItem) -> list[str]:
+    """Returns what can be done with a message now."""
+    names = ["copy"] if item.text else []
+    if item.role is Role.USER:
+        names.append("edit")
+    if item.role is Role.ASSISTANT and item.state is not ItemState.STREAMING:
+        names.append("again")
+    return names
+
+
+def action_text(name: str) -> str:
+    """Returns the name of an action for people."""
+    return _(_TEXTS[name])
+
+
+def version_text(item: ChatItem) -> str:
+    """Returns the counter between the version arrows."""
+    return f"{item.version}/{item.versions}"
+
+
+def version_width(item: ChatItem, style: TextStyle) -> float:
+    """Returns the width of the counter between the version arrows."""
+    return QFontMetricsF(style.quiet_font).horizontalAdvance(version_text(item)) + Space.SMALL
+
+
+def action_targets(layout: ConversationLayout, row: int) -> list[Target]:
+    """Returns the actions in the row under a message, from left to right."""
+    item = layout.items[row].item
+    y = layout.top_of(row) + layout.items[row].footer_top + (FOOTER - ACTION) / 2
+    x = -(ACTION - 18) / 2  # the first drawing stands under the first letter
+    found = []
+    for name in action_names(item):
+        found.append(Target(name, row, QRectF(x, y, ACTION, ACTION), _ICONS[name], action_text(name)))
+        x += ACTION + Space.TINY / 2
+    return found + version_targets(layout, row, x)
+
+
+def version_targets(layout: ConversationLayout, row: int, x: float) -> list[Target]:
+    """Returns the arrows beside the counter of versions, none where there is one version."""
+    item = layout.items[row].item
+    if item.versions < 2:
+        return []
+    y = layout.top_of(row) + layout.items[row].footer_top + (FOOTER - ACTION) / 2
+    right = x + ACTION + version_width(item, layout.style)
+    return [
+        Target("previous", row, QRectF(x, y, ACTION, ACTION), _ICONS["previous"], action_text("previous"),
+               enabled=item.version > 1),
+        Target("next", row, QRectF(right, y, ACTION, ACTION), _ICONS["next"], action_text("next"),
+               enabled=item.version < item.versions),
+    ]  # fmt: skip
+
+
+def notice_targets(layout: ConversationLayout, row: int) -> list[Target]:
+    """Returns the buttons of a message's notice."""
+    item = layout.items[row]
+    top = QPointF(0, layout.top_of(row) + item.notice_top)
+    return [Target(button.name, row, button.rect.translated(top), text=button.text) for button in item.notice.buttons]
+
+
+def code_targets(layout: ConversationLayout, row: int, top: float, bottom: float) -> Iterator[Target]:
+    """Yields the copy buttons of the code blocks whose beginning is in a strip."""
+    for place in layout.places(row, top, bottom):
+        segment = place.segment
+        if isinstance(segment, CodeSegment) and segment.laid and not segment.copy_rect.isEmpty():
+            rect = segment.copy_rect.translated(place.rect.topLeft())
+            yield Target("code", row, rect, "copy", action_text("code"), segment.index)

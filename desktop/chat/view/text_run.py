@@ -1,0 +1,144 @@
+"""One piece of text laid out with QTextLayout: lines, hits, selection. Knows no block and no message."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QFont, QFontMetricsF, QPainter, QTextCharFormat, QTextLayout, QTextLine, QTextOption
+
+from desktop.chat.view.blocks import displayable, utf16_length
+from desktop.chat.view.style import format_range, pitch_of
+
+_WRAP = QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere
+_TAB_COLUMNS = 4
+
+
+class TextRun:
+    """Text at (`x`, `y`) inside its segment; `base` is its first position in its block, in UTF-16 units."""
+
+    def __init__(self, text: str, *, base: int = 0, x: float = 0.0, y: float = 0.0) -> None:
+        self.text = text
+        self.base = base
+        self.x = x
+        self.y = y
+        self.height = 0.0
+        self.width = 0.0  # of the longest line
+        self.length = utf16_length(text)
+        self.rtl = False
+        self._mixed = not text.isascii() and any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
+        self._pitch = 0.0
+        self._layout: QTextLayout | None = None
+        self._tops: list[float] = []
+
+    def lay(
+        self, *, width: float, font: QFont, formats: Sequence[QTextLayout.FormatRange] = (), rtl: bool = False,
+        align: float = 0.0,
+    ) -> None:  # fmt: skip
+        """Breaks the text in lines. `align` is 0 for left, 0.5 for the middle, 1 for right."""
+        self.rtl = rtl
+        layout = QTextLayout(displayable(self.text), font)
+        option = QTextOption()
+        option.setWrapMode(_WRAP)
+        option.setTextDirection(Qt.LayoutDirection.RightToLeft if rtl else Qt.LayoutDirection.LeftToRight)
+        option.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignAbsolute)
+        option.setTabStopDistance(_TAB_COLUMNS * QFontMetricsF(font).horizontalAdvance(" "))
+        layout.setTextOption(option)
+        layout.setFormats(list(formats))
+        layout.setCacheEnabled(True)
+        self._pitch = pitch_of(font)
+        self._layout = layout
+        self._break_lines(layout, width, font, 1.0 if rtl else align)
+
+    def _break_lines(self, layout: QTextLayout, width: float, font: QFont, align: float) -> None:
+        metrics = QFontMetricsF(font)
+        baseline = (self._pitch + metrics.ascent() - metrics.descent()) / 2
+        self._tops = []
+        self.width = 0.0
+        layout.beginLayout()
+        top = 0.0
+        while (line := layout.createLine()).isValid():
+            line.setLineWidth(width)
+            natural = line.naturalTextWidth()
+            line.setPosition(QPointF(max(0.0, width - natural) * align, round(top + baseline - line.ascent())))
+            self._tops.append(top)
+            self.width = max(self.width, natural)
+            top += self._pitch
+        layout.endLayout()
+        self.height = max(top, self._pitch)
+
+    def drop(self) -> None:
+        """Forgets the lines, not the height."""
+        self._layout = None
+
+    def hit(self, point: QPointF) -> int:
+        """Returns the position in the block nearest to a point of the segment."""
+        line = self._line_at(point.y() - self.y)
+        if line is None:
+            return self.base
+        at = int(line.xToCursor(point.x() - self.x))
+        if at == line.textStart() + line.textLength() and line.lineNumber() < len(self._tops) - 1:
+            at = max(line.textStart(), self._before(at))
+        return self.base + at
+
+    def _before(self, at: int) -> int:
+        assert self._layout is not None
+        return self._layout.previousCursorPosition(at)
+
+    def inside(self, point: QPointF) -> int | None:
+        """Returns the position of the character under a point, None beside the text."""
+        line = self._line_at(point.y() - self.y)
+        if line is None or not line.naturalTextRect().adjusted(0, -4, 0, 4).contains(point - QPointF(self.x, self.y)):
+            return None
+        return self.base + int(line.xToCursor(point.x() - self.x, QTextLine.CursorPosition.CursorOnCharacter))
+
+    def _line_at(self, y: float) -> QTextLine | None:
+        if self._layout is None or not self._tops:
+            return None
+        return self._layout.lineAt(min(max(int(y // self._pitch), 0), len(self._tops) - 1))
+
+    def end_point(self) -> QRectF:
+        """Returns where a caret after the last character stands, in the segment."""
+        if self._layout is None or not self._tops:
+            return QRectF(self.x, self.y, 2, self._pitch)
+        line = self._layout.lineAt(len(self._tops) - 1)
+        x = _x(line, line.textStart() + line.textLength())
+        return QRectF(self.x + x, self.y + self._tops[-1], 2, self._pitch)
+
+    def rects(self, start: int, end: int) -> list[QRectF]:
+        """Returns the rectangles of a range of the block, one a line, in the segment."""
+        first, last = max(0, start - self.base), min(self.length, end - self.base)
+        if self._layout is None or first >= last:
+            return []
+        found = []
+        for number, top in enumerate(self._tops):
+            line = self._layout.lineAt(number)
+            begin, finish = max(first, line.textStart()), min(last, line.textStart() + line.textLength())
+            if begin < finish:
+                edges = sorted((_x(line, begin), _x(line, finish)))
+                found.append(QRectF(self.x + edges[0], self.y + top, edges[1] - edges[0], self._pitch))
+        return found
+
+    def draw(self, painter: QPainter, origin: QPointF, clip: QRectF, selection: tuple[int, int], brush: QBrush) -> None:
+        """Paints the lines that meet `clip`; `selection` is a range of the block, empty where nothing is selected."""
+        if self._layout is None:
+            return
+        ranges = []
+        if selection[0] < selection[1] and self._mixed:
+            ranges = self._selected_format(selection, brush)
+        elif selection[0] < selection[1]:
+            for rect in self.rects(*selection):
+                painter.fillRect(rect.translated(origin), brush)
+        self._layout.draw(painter, origin + QPointF(self.x, self.y), ranges, clip)
+
+    def _selected_format(self, selection: tuple[int, int], brush: QBrush) -> list[QTextLayout.FormatRange]:
+        made = QTextCharFormat()
+        made.setBackground(brush)
+        start, end = max(0, selection[0] - self.base), min(self.length, selection[1] - self.base)
+        return [format_range(start, end, made)] if start < end else []
+
+
+def _x(line: QTextLine, position: int) -> float:
+    x = line.cursorToX(position)
+    return float(x[0] if isinstance(x, tuple) else x)
