@@ -74,7 +74,7 @@ def _code_font() -> QFont:
     fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
     installed = frozenset(QFontDatabase.families())
     font = QFont(fixed)
-    font.setFamilies([fixed.family(), *_cjk_families(installed)])
+    font.setFamilies([QFontInfo(fixed).family(), *_cjk_families(installed)])
     font.setStyleHint(QFont.StyleHint.Monospace)
     font.setPixelSize(round(_CODE * _scale(QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont))))
     return font
