@@ -92,9 +92,18 @@ def places() -> Places:
     override = os.environ.get(HOME_VARIABLE, "").strip()
     if override:
         return _portable(Path(os.path.abspath(os.path.expanduser(override))))
-    dirs = platformdirs.PlatformDirs(_APP, appauthor=False)
+    try:
+        found = _of_the_system(platformdirs.PlatformDirs(_APP, appauthor=False))
+    except RuntimeError as error:  # newer versions of platformdirs; older ones return a path that begins with "~"
+        raise NoHome from error
+    if not all(path.is_absolute() for path in (found.config, found.data, found.cache, found.logs, found.state)):
+        raise NoHome
+    return found
+
+
+def _of_the_system(dirs: platformdirs.PlatformDirs) -> Places:
     data = dirs.user_data_path
-    found = Places(
+    return Places(
         config=dirs.user_config_path,
         data=data,
         cache=dirs.user_cache_path,
@@ -102,9 +111,6 @@ def places() -> Places:
         models=data / "models",
         state=dirs.user_state_path,
     )
-    if not all(path.is_absolute() for path in (found.config, data, found.cache, found.logs, found.state)):
-        raise NoHome
-    return found
 
 
 def _portable(home: Path) -> Places:
