@@ -1,0 +1,38 @@
+"""The door: `quern`. Sends the first word to the window, the engine process or the command line.
+
+Nothing is imported before it is known what is wanted: an engine process holds no Qt and the window no command line.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs what the arguments ask for and returns the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["engine"]:
+        from runtime import worker
+
+        return worker.main(words[1:])
+    if words[:1] == ["render"]:
+        from runtime import render
+
+        return render.main()
+    if _wants_window(words):
+        from desktop import app
+
+        return app.main(words)
+    from desktop.cli.main import run
+
+    return run(words)
+
+
+def _wants_window(words: list[str]) -> bool:
+    """Nothing, or one model file: this is how a desktop opens a file that was double-clicked."""
+    return not words or (len(words) == 1 and words[0].lower().endswith(".gguf") and Path(words[0]).is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""`quern chat`: one question, one question a line, or a conversation in the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from desktop.cli import output
+from desktop.cli.answer import AnswerView, JsonView, TextView
+from desktop.cli.commands import Command, Option, UsageProblem, json_option
+from desktop.cli.dialogue import Dialogue
+from desktop.cli.interrupt import Interrupts
+from desktop.cli.loading import opened, wanted
+from desktop.cli.options import engine_option, model_argument, setting_options, verbose_option
+from runtime.params import LoadParams, SamplingParams
+from runtime.places import NoHome, places
+from runtime.protocol import FinishReason
+from runtime.text import _
+
+
+def command() -> click.Command:
+    """Returns the command, in the current language."""
+    return Command(
+        "chat",
+        callback=chat,
+        help="\n".join((
+            _("Talks with a model."),
+            _("In a terminal a conversation begins. With -p, the answer to one message is printed."),
+            _("Where the input is piped, each line of it is one message of one conversation; “-p -” takes the whole "
+              "input as one message."),
+        )),
+        examples=(
+            "quern chat",
+            'quern chat -p "What is the capital city of France?"',
+            'quern chat ~/models/model.gguf --system "Answer briefly." --temperature 0',
+            "quern chat -p - < letter.txt",
+        ),
+        params=[
+            model_argument(),
+            Option("-p", "--prompt", metavar="TEXT", help=_("The message; “-” reads it from the input.")),
+            Option("-s", "--system", metavar="TEXT", help=_("What the model is told before the conversation.")),
+            engine_option(),
+            verbose_option(),
+            json_option(),
+            *setting_options(SamplingParams),
+            *setting_options(LoadParams),
+        ],
+    )  # fmt: skip
+
+
+def chat(
+    model: str | None, prompt: str | None, system: str | None, engine: str, verbose: bool, as_json: bool, **flags: Any
+) -> int:
+    """Runs the command and returns the exit code."""
+    interactive = prompt is None and not as_json and output.is_terminal(sys.stdin) and output.is_terminal(sys.stdout)
+    messages = iter(()) if interactive else _first_read(given_messages(prompt))
+    what = wanted(model, flags)
+    view = JsonView() if as_json else TextView(verbose=verbose)
+    with opened(what, engine=engine) as held:
+        view.loaded(held.info)
+        dialogue = Dialogue(held, sampling=what.sampling, system=system or "")
+        if interactive:
+            return _converse(dialogue, view)
+        return answer_each(dialogue, messages, view)
+
+
+def _converse(dialogue: Dialogue, view: AnswerView) -> int:
+    from desktop.cli.terminal_chat import TerminalChat
+
+    TerminalChat(dialogue, view=view, history=_history_file()).run()
+    return 0
+
+
+def _history_file() -> Path | None:
+    with contextlib.suppress(NoHome):
+        return places().state / "chat-history"
+    return None
+
+
+def given_messages(prompt: str | None) -> Iterator[str]:
+    """Yields the messages that come without a person at a terminal. Raises `UsageProblem` for an empty one."""
+    if prompt is None:
+        yield from (line.strip() for line in sys.stdin or () if line.strip())
+        return
+    text = read_input() if prompt == "-" else prompt
+    if not text.strip():
+        raise UsageProblem(_("The message is empty."), "", _('Example: quern chat -p "What is 2+2?"'))
+    yield text
+
+
+def read_input() -> str:
+    """Returns the whole standard input. Bytes that are no text become U+FFFD."""
+    if sys.stdin is None:
+        return ""
+    binary = getattr(sys.stdin, "buffer", None)
+    return binary.read().decode("utf-8", "replace") if binary is not None else sys.stdin.read()
+
+
+def _first_read(messages: Iterator[str]) -> Iterator[str]:
+    """Returns the messages, of which there must be one: no model is loaded for an empty input."""
+    first = next(messages, None)
+    if first is None:
+        hint = _("In a terminal, “quern chat” begins a conversation; -p gives one message.")
+        raise UsageProblem(_("There is nothing to answer: the input is empty."), "", hint)
+
+    def all_of_them() -> Iterator[str]:
+        yield first
+        yield from messages
+
+    return all_of_them()
+
+
+def answer_each(dialogue: Dialogue, messages: Iterator[str], view: AnswerView) -> int:
+    """Answers one message after the other; an interrupted answer ends the command."""
+    for number, message in enumerate(messages):
+        if number and isinstance(view, TextView):
+            output.write_line()
+        with Interrupts() as interrupts:
+            finished = view.show(dialogue.ask(message, interrupts.stop))
+        if interrupts.count or (finished is not None and finished.reason is FinishReason.STOPPED):
+            return 130
+    return 0

@@ -1,0 +1,251 @@
+"""The doctor's checks: each looks at one thing and says what it found and what to do. Prints nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+import resources
+from desktop.cli import probes
+from desktop.cli.commands import version
+from desktop.cli.layout import shown_path
+from runtime.errors import UserError
+from runtime.messages import Message, Role
+from runtime.text import LANGUAGES, _
+
+_ENOUGH_DISK = 1 << 30
+_SELF_TEST_PROMPT = "The quern is a mill of two stones that people turned by hand to grind their grain. " * 8
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check found. `ok` is False for a problem; without `needed`, Quern works all the same."""
+
+    name: str
+    title: str
+    ok: bool
+    found: str
+    advice: str = ""
+    needed: bool = True
+
+
+def all_findings() -> Iterator[Finding]:
+    """Yields one finding after the other."""
+    for name, (title, check) in _checks().items():
+        yield _guarded(name, title, check)
+
+
+Result = tuple[str, str]  # what was found, and what to do about it; no advice means that all is well
+
+
+def _checks() -> dict[str, tuple[str, Callable[[], Result]]]:
+    return {
+        "version": (_("Quern"), _version),
+        "computer": (_("Computer"), _computer),
+        "llama": (_("Engine llama.cpp"), _llama),
+        "starter": (_("Starter model"), _starter),
+        "self-test": (_("Self-test"), _self_test),
+        "templates": (_("Chat templates"), _templates),
+        "window": (_("Window"), _window),
+        "x11": (_("X11 libraries"), _x11),
+        "places": (_("Folders"), _places),
+        "settings": (_("Settings"), _settings),
+        "search": (_("Search in chats"), _search),
+        "translations": (_("Translations"), _translations),
+    }
+
+
+OPTIONAL = ("starter", "x11", "settings", "translations")
+
+
+def _guarded(name: str, title: str, check: Callable[[], Result]) -> Finding:
+    try:
+        found, advice = check()
+    except UserError as error:
+        found = " ".join(filter(None, (error.info.title, error.info.message)))
+        advice = error.info.hint or _("Run the set-up again.")
+    except (OSError, ImportError) as error:
+        found, advice = f"{type(error).__name__}: {error}", _("Run the set-up again.")
+    return Finding(name=name, title=title, ok=not advice, found=found, advice=advice, needed=name not in OPTIONAL)
+
+
+def _version() -> Result:
+    return f"{version()} · Python {platform.python_version()} · {shown_path(sys.executable)}", ""
+
+
+def _computer() -> Result:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    found = _("{system} {machine} · {cores} processor cores · {total:.1f} GB of memory, {free:.1f} GB free")
+    return found.format(
+        system=f"{platform.system()} {platform.release()}", machine=platform.machine(),
+        cores=psutil.cpu_count(logical=False) or os.cpu_count() or 1,
+        total=memory.total / 1e9, free=memory.available / 1e9,
+    ), ""  # fmt: skip
+
+
+def _llama() -> Result:
+    outcome = probes.probe("llama")
+    if not outcome.found:
+        return _ended(outcome), _("Run the set-up again; it builds llama.cpp for this processor.")
+    return "\n".join((outcome.found["build"], *outcome.found["devices"])), ""
+
+
+def _ended(outcome: probes.Outcome) -> str:
+    """Returns how a child process ended, in words."""
+    if outcome.status is None:
+        return _("It did not answer in time.")
+    if outcome.status < 0:
+        name = signal.Signals(-outcome.status).name
+        if name == "SIGILL":
+            return _("It ended with an illegal instruction: it was built for another processor.")
+        return _("It was ended by signal {name}. {line}").format(name=name, line=outcome.last_line)
+    return outcome.last_line or _("It ended with status {status}.").format(status=outcome.status)
+
+
+def _starter() -> Result:
+    from runtime.gguf_header import read_header
+
+    header = read_header(starter_path())
+    return _("{name}, {quantization}, {size:.0f} MB: {path}").format(
+        name=header.name, quantization=header.quantization, size=header.file_size / 1e6, path=shown_path(header.path)
+    ), ""  # fmt: skip
+
+
+def starter_path() -> Path:
+    """Returns the starter model's file. Raises `UserError` where it was not installed."""
+    from runtime.library import resolve
+
+    return resolve("starter").path
+
+
+def _self_test() -> Result:
+    """Reads a prompt of some length and writes a few tokens, in an engine process: what every chat needs."""
+    from runtime.engine_process import EngineProcess
+    from runtime.params import LoadParams, SamplingParams
+    from runtime.protocol import Finished, GenerationRequest
+
+    request = GenerationRequest(
+        prompt=_SELF_TEST_PROMPT, ignore_end=True, sampling=SamplingParams(temperature=0, max_tokens=8)
+    )
+    with EngineProcess() as engine:
+        engine.load(starter_path(), LoadParams(context_length=512))
+        *_events, finished = engine.generate(request)
+    assert isinstance(finished, Finished)
+    usage = finished.usage
+    if usage.generated_tokens != 8:
+        return _("Only {count} of 8 tokens were written.").format(count=usage.generated_tokens), _("Report this.")
+    return _("Read {prompt} tokens at {speed:.0f} tokens/s and wrote 8 in an engine process.").format(
+        prompt=usage.prompt_tokens, speed=usage.prompt_speed
+    ), ""  # fmt: skip
+
+
+def _templates() -> Result:
+    from runtime.render import TemplateRenderer
+
+    renderer = TemplateRenderer(timeout=20)
+    try:
+        rendered = renderer.render("{% for m in messages %}{{ m.content }}{% endfor %}", (Message(Role.USER, "ok"),))
+    finally:
+        renderer.close()
+    if rendered.text != "ok":
+        return _("The template process wrote “{text}”.").format(text=rendered.text), _("Run the set-up again.")
+    return _("They are applied in a process of their own."), ""
+
+
+def _window() -> Result:
+    seen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")) or sys.platform in ("win32", "darwin")
+    chosen = os.environ.get("QT_QPA_PLATFORM")
+    outcome = probes.probe("qt", environment={} if seen or chosen else {"QT_QPA_PLATFORM": "offscreen"})
+    if not outcome.found:
+        return _ended(outcome), _("The command line works without the window. Install what the line above names.")
+    found = _("Qt {version} on {platform}").format(**outcome.found)
+    return (found if seen else _("{found}; there is no display here").format(found=found)), ""
+
+
+def _x11() -> Result:
+    if not sys.platform.startswith("linux"):
+        return _("not needed on this system"), ""
+    outcome = probes.probe("xcb")
+    if outcome.status != 0:
+        return _ended(outcome), _("Run the set-up again.")
+    if missing := outcome.found.get("missing"):
+        library = missing.split(":")[0]
+        return missing, _("Install the package that holds {library}; libxcb-cursor0 is the usual one.").format(
+            library=library
+        )
+    return _("complete"), ""
+
+
+def _places() -> Result:
+    from runtime.places import places
+
+    where = places()
+    folders = dict.fromkeys((where.config, where.data, where.state, where.cache, where.logs, where.models))
+    unwritable = [folder for folder in folders if not _writable(folder)]
+    if unwritable:
+        paths = ", ".join(shown_path(folder) for folder in unwritable)
+        return _("Not writable: {paths}").format(paths=paths), _(
+            "Give permission there, or set QUERN_HOME to a folder that can be written. Until then nothing is kept."
+        )
+    free = shutil.disk_usage(_existing(where.data)).free
+    if free < _ENOUGH_DISK:
+        return _("Only {free:.0f} MB are free at {path}.").format(free=free / 1e6, path=shown_path(where.data)), _(
+            "Make room: chats and models are kept there."
+        )
+    return _("{path} and others are writable; {free:.1f} GB are free.").format(
+        path=shown_path(where.data), free=free / 1e9
+    ), ""
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _writable(folder: Path) -> bool:
+    """Tries it where the folder exists; otherwise asks whether it could be made."""
+    place = _existing(folder)
+    if place != folder:
+        return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _settings() -> Result:
+    from desktop.cli.options import read_saved
+
+    notes = read_saved().notes
+    return ("\n".join(notes), _("Open the settings once and save them.")) if notes else (_("read without a fault"), "")
+
+
+def _search() -> Result:
+    database = sqlite3.connect(":memory:")
+    try:
+        database.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize = 'trigram')")
+    except sqlite3.OperationalError as error:
+        return f"SQLite {sqlite3.sqlite_version}: {error}", _("Use a Python whose SQLite is 3.34 or newer, with FTS5.")
+    finally:
+        database.close()
+    return f"SQLite {sqlite3.sqlite_version}, FTS5", ""
+
+
+def _translations() -> Result:
+    missing = [
+        name for code, name in LANGUAGES.items()
+        if code != "en" and not resources.path("translations", code, "LC_MESSAGES", "quern.mo").is_file()
+    ]  # fmt: skip
+    if missing:
+        return _("Missing: {names}").format(names=", ".join(missing)), _("Run the set-up again.")
+    return ", ".join(LANGUAGES.values()), ""

@@ -1,0 +1,216 @@
+"""How a command explains itself: usage, examples and options in sections, in the reader's language.
+
+click parses; this file prints, because click's own help knows neither sections nor the width of Chinese.
+Knows no particular command.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from desktop.cli import output
+from desktop.cli.layout import two_columns, wrapped
+from runtime.errors import UserError
+from runtime.text import N_, _
+
+
+class UsageProblem(UserError):
+    """What was typed is not a command that Quern knows."""
+
+    code = "usage"
+
+
+class Option(click.Option):
+    """An option that is listed under a section of the help; the empty section is the command's own."""
+
+    def __init__(self, *names: str, section: str = "", **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.section = section
+
+
+class Command(click.Command):
+    """A command with examples."""
+
+    def __init__(self, name: str, *, examples: Sequence[str] = (), notes: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(name, add_help_option=False, **settings)
+        self.examples, self.notes = tuple(examples), tuple(notes)
+        self.params.append(help_option())
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the whole help."""
+        _write(formatter, [*_usage_lines(self, ctx), *paragraphs(self.help or "")])
+        if self.examples:
+            _write(formatter, ["", _("Examples"), *("  " + example for example in self.examples)])
+        for title, rows in sections(self, ctx):
+            _write(formatter, ["", title, *two_columns(rows, output.width())])
+        if self.notes:
+            _write(formatter, paragraphs("\n".join(self.notes)))
+
+
+def sections(command: click.Command, ctx: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Returns each section's title and its options, as (names, help)."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None and isinstance(param, click.Option):
+            found.setdefault(getattr(param, "section", ""), []).append(record)
+    return [(title or _("Options"), rows) for title, rows in found.items()]
+
+
+def paragraphs(text: str) -> list[str]:
+    """Returns the wrapped, indented lines of a text whose paragraphs are its lines."""
+    lines: list[str] = []
+    for paragraph in filter(None, text.split("\n")):
+        lines += ["", *("  " + line for line in wrapped(paragraph, output.width() - 2))]
+    return lines
+
+
+def _usage_lines(command: click.Command, ctx: click.Context) -> list[str]:
+    pieces = " ".join(command.collect_usage_pieces(ctx))
+    return [_("Usage: {command} {arguments}").format(command=ctx.command_path, arguments=pieces)]
+
+
+def _write(formatter: click.HelpFormatter, lines: Sequence[str]) -> None:
+    formatter.write("\n".join(lines) + "\n")
+
+
+def help_option() -> Option:
+    """Returns `--help`, which prints the help and ends."""
+
+    def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            output.write_line(ctx.get_help().rstrip("\n"))
+            ctx.exit()
+
+    return Option(
+        "-h", "--help", is_flag=True, is_eager=True, expose_value=False, callback=show, help=_("Shows this help.")
+    )
+
+
+def json_option() -> Option:
+    """Returns `--json`. Errors stay text on stderr, and the exit code tells them apart."""
+    return Option(
+        "--json", "as_json", is_flag=True, default=False,
+        help=_("Prints JSON for programs: one object, or one event a line. Errors stay text on stderr."),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the command list, and the module that builds the command when it is wanted."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "chat": Entry("chat", N_("Talks with a model.")),
+    "complete": Entry("complete", N_("Lets a model go on with a text, without a chat template.")),
+    "models": Entry("models", N_("Lists the models found on this computer.")),
+    "info": Entry("info", N_("Shows what a model file holds and how much memory it needs.")),
+    "tokenize": Entry("tokenize", N_("Shows the tokens of a text.")),
+    "bench": Entry("bench", N_("Measures how fast a model reads and writes.")),
+    "doctor": Entry("doctor", N_("Checks that everything Quern needs works on this computer.")),
+}
+
+
+class CommandGroup(click.Group):
+    """`quern` itself. A command's module is imported only when that command is run or explained."""
+
+    def __init__(self) -> None:
+        super().__init__("quern", add_help_option=False, no_args_is_help=False, invoke_without_command=True)
+        self.params = [_version_option(), help_option()]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name.lower())
+        return importlib.import_module(f"desktop.cli.{entry.module}").command() if entry else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = None if args[0].startswith("-") else self.get_command(ctx, args[0])
+        if found is None:
+            raise _no_such_command(args[0])
+        return found.name, found, args[1:]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes what Quern is and its commands."""
+        intro = _("Runs language models on this computer. Without a command, the window opens.")
+        rows = [(name, _(COMMANDS[name].summary)) for name in self.list_commands(ctx)]
+        _write(formatter, [*_usage_lines(self, ctx), *paragraphs(intro), "", _("Commands")])
+        _write(formatter, two_columns(rows, output.width()))
+        for title, options in sections(self, ctx):
+            _write(formatter, ["", title, *two_columns(options, output.width())])
+        _write(formatter, paragraphs(self.closing()))
+
+    @staticmethod
+    def closing() -> str:
+        """Returns what holds for all commands, a paragraph a line."""
+        return "\n".join((
+            _("MODEL is a path, a name that “quern models” lists, or “starter”, the small model that came with Quern."),
+            _("“quern chat --help” explains one command."),
+            _("Exit codes: 0 done, 1 a fault in Quern, 2 something to put right, 130 interrupted."),
+        ))
+
+
+def _no_such_command(word: str) -> UsageProblem:
+    near = difflib.get_close_matches(word.lower(), COMMANDS, 1)
+    hint = _("“quern --help” lists the commands.")
+    if near:
+        hint = _("The nearest one is “quern {name}”.").format(name=near[0])
+    return UsageProblem(_("There is no command “{word}”.").format(word=word), "", hint)
+
+
+def _version_option() -> Option:
+    def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            output.write_line(f"Quern {version()}")
+            ctx.exit()
+
+    return Option(
+        "--version", is_flag=True, is_eager=True, expose_value=False, callback=show, help=_("Shows the version.")
+    )
+
+
+def version() -> str:
+    """Returns the installed version, or a word for a source folder that was never installed."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("quern")
+    except importlib.metadata.PackageNotFoundError:
+        return _("(not installed)")
+
+
+def usage_problem(error: click.UsageError) -> UsageProblem:
+    """Returns click's complaint in our words and language."""
+    where = error.ctx.command_path if error.ctx is not None else "quern"
+    hint = _("“{command} --help” lists what it takes.").format(command=where)
+    if isinstance(error, click.NoSuchOption):
+        near = list(error.possibilities or ())[:1]
+        if near:
+            hint = _("The nearest one is {name}.").format(name=near[0])
+        return UsageProblem(_("There is no option {name} here.").format(name=error.option_name), "", hint)
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return UsageProblem(_("{command} needs {name}.").format(command=where, name=_name_of(error.param)), "", hint)
+    if isinstance(error, click.BadOptionUsage):
+        return UsageProblem(_("The option {name} needs a value.").format(name=error.option_name), "", hint)
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        title = _("{name} cannot take that value.").format(name=_name_of(error.param))
+        return UsageProblem(title, error.message, hint)
+    return UsageProblem(error.format_message(), "", hint)
+
+
+def _name_of(param: click.Parameter) -> str:
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.human_readable_name

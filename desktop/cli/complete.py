@@ -1,0 +1,57 @@
+"""`quern complete`: a model goes on with a text, without a chat template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from desktop.cli.answer import JsonView, TextView
+from desktop.cli.chat import read_input
+from desktop.cli.commands import Command, Option, UsageProblem, json_option
+from desktop.cli.interrupt import Interrupts
+from desktop.cli.loading import opened, wanted
+from desktop.cli.options import engine_option, model_argument, setting_options, verbose_option
+from runtime.params import LoadParams, SamplingParams
+from runtime.protocol import GenerationRequest
+from runtime.text import _
+
+
+def command() -> click.Command:
+    """Returns the command, in the current language."""
+    return Command(
+        "complete",
+        callback=complete,
+        help="\n".join((
+            _("Lets a model go on with a text, without a chat template. What it adds is printed, not the text itself."),
+            _("A model may go on for long: --max-tokens and --stop end it, and so does Ctrl-C."),
+        )),
+        examples=(
+            'quern complete -p "Once upon a time" --max-tokens 64',
+            "quern complete starter -p - --temperature 0 < beginning.txt",
+        ),
+        params=[
+            model_argument(),
+            Option("-p", "--prompt", metavar="TEXT", required=True, help=_("The text; “-” reads it from the input.")),
+            engine_option(),
+            verbose_option(),
+            json_option(),
+            *setting_options(SamplingParams),
+            *setting_options(LoadParams),
+        ],
+    )  # fmt: skip
+
+
+def complete(model: str | None, prompt: str, engine: str, verbose: bool, as_json: bool, **flags: Any) -> int:
+    """Runs the command and returns the exit code."""
+    text = read_input() if prompt == "-" else prompt
+    if not text:
+        raise UsageProblem(_("The text is empty."), "", _('Example: quern complete -p "Once upon a time"'))
+    what = wanted(model, flags)
+    view = JsonView() if as_json else TextView(verbose=verbose)
+    request = GenerationRequest(prompt=text, sampling=what.sampling)
+    with opened(what, engine=engine) as held:
+        view.loaded(held.info)
+        with Interrupts() as interrupts:
+            view.show(held.generate(request, interrupts.stop))
+    return 130 if interrupts.count else 0

@@ -1,0 +1,74 @@
+"""A conversation with one engine: what was said, and how it goes on. Knows no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runtime.engine import Engine, StopFlag
+from runtime.messages import Message, Role
+from runtime.params import SamplingParams
+from runtime.protocol import Finished, GenerationEvent, GenerationRequest, TextDelta
+
+
+class Dialogue:
+    """Keeps the messages that were answered. A message without an answer is given back in `unanswered`, never lost."""
+
+    def __init__(self, engine: Engine, *, sampling: SamplingParams, system: str = "") -> None:
+        self.engine = engine
+        self.sampling = sampling
+        self.system = system
+        self.turns: list[Message] = []
+        self.unanswered = ""
+        self.last: Finished | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The system prompt, where there is one, and all turns."""
+        system = (Message(Role.SYSTEM, self.system),) if self.system.strip() else ()
+        return (*system, *self.turns)
+
+    def ask(self, text: str, stop: StopFlag) -> Iterator[GenerationEvent]:
+        """Yields the answer to `text`. Partial answers are kept; a message that got none is taken back.
+
+        Raises `UserError` where the engine cannot answer.
+        """
+        self.unanswered = text
+        written: list[str] = []
+        question = Message(Role.USER, text)
+        request = GenerationRequest(messages=(*self.messages, question), sampling=self.sampling)
+        try:
+            for event in self.engine.generate(request, stop):
+                if isinstance(event, TextDelta):
+                    written.append(event.text)
+                elif isinstance(event, Finished):
+                    self.last = event
+                yield event
+        finally:
+            answer = "".join(written)
+            if answer:
+                self.turns += [question, Message(Role.ASSISTANT, answer)]
+                self.unanswered = ""
+
+    def retry(self, stop: StopFlag) -> Iterator[GenerationEvent]:
+        """Yields another answer to the last question; the first one stays where no other comes."""
+        before = self.turns[-2:]
+        question = self.undo()
+        try:
+            yield from self.ask(question, stop)
+        finally:
+            if self.unanswered:
+                self.turns += before
+                self.unanswered = ""
+
+    def undo(self) -> str:
+        """Takes the last exchange back and returns its question; the empty text where there is none."""
+        if not self.turns:
+            return ""
+        question, _answer = self.turns[-2:]
+        del self.turns[-2:]
+        return question.content
+
+    def clear(self) -> None:
+        """Forgets all turns; the system prompt stays."""
+        self.turns.clear()
+        self.unanswered = ""

@@ -1,0 +1,176 @@
+"""`quern info`: what a model file says about itself, and the memory that it will need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from desktop.cli import output
+from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.layout import columns, cut, harmless, shown_path
+from desktop.cli.loading import wanted
+from desktop.cli.models import size_words
+from desktop.cli.options import setting_options
+from runtime import memory
+from runtime.gguf_header import GgufArray, GgufHeader, GgufText, TensorInfo, read_header
+from runtime.params import LoadParams
+from runtime.text import _
+
+_LONGEST_VALUE = 200
+
+
+def command() -> click.Command:
+    """Returns the command, in the current language."""
+    return Command(
+        "info",
+        callback=info,
+        help="\n".join((
+            _("Shows what a model file holds and how much memory it needs. Only the file's header is read."),
+            _("The memory follows from the flags of loading: the context length, the types of the cache and so on."),
+        )),
+        examples=("quern info starter", "quern info ~/models/model.gguf --context-length 32768 --tensors all"),
+        params=[
+            click.Argument(["model"], required=False, metavar="[PATH|MODEL]"),
+            Option(
+                "--tensors", type=click.Choice(("summary", "all"), case_sensitive=False), default="summary",
+                help=_("Counts the tensors by type, or lists all of them. Default: summary."),
+            ),
+            json_option(),
+            *setting_options(LoadParams),
+        ],
+    )  # fmt: skip
+
+
+def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
+    """Runs the command."""
+    what = wanted(model, flags)
+    header = read_header(what.path)
+    estimate = memory.estimate(header, what.load)
+    if as_json:
+        output.write_json(json_object(header, estimate, every_tensor=tensors == "all"))
+        return
+    _show_file(header)
+    _show_memory(header, estimate)
+    _show_metadata(header)
+    if tensors == "all":
+        _section(_("Tensors"), _tensor_rows(header.tensors), right=(2, 3))
+    else:
+        _section(_("Tensors"), _type_rows(header.tensors), right=(1, 2))
+
+
+def json_object(header: GgufHeader, estimate: memory.MemoryEstimate, *, every_tensor: bool) -> dict[str, Any]:
+    """Returns what programs are told of a model file; sizes are bytes."""
+    found = {
+        "path": str(header.path),
+        "files": [str(part) for part in header.parts],
+        "name": header.name,
+        "kind": header.kind,
+        "architecture": header.architecture,
+        "quantization": header.quantization,
+        "bits_per_weight": round(header.bits_per_weight, 3),
+        "size_bytes": header.file_size,
+        "parameters": header.n_params,
+        "context_length": header.context_length,
+        "vocabulary": header.n_vocab,
+        "chat_templates": sorted(header.chat_templates),
+        "memory": {
+            "context_length": estimate.context_length, "weights": estimate.weights, "cache": estimate.cache,
+            "compute": estimate.compute, "total": estimate.total, "free": memory.free_memory(),
+        },
+        "metadata": {key: _plain(value) for key, value in header.metadata.items()},
+        "tensor_types": {kind: count for kind, count in _counts(header.tensors).items()},
+    }  # fmt: skip
+    if every_tensor:
+        found["tensors"] = [
+            {"name": tensor.name, "shape": list(tensor.shape), "type": tensor.type, "size_bytes": tensor.n_bytes}
+            for tensor in header.tensors
+        ]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Returns a metadata value for JSON; of long lists only their length."""
+    if isinstance(value, GgufText):
+        return value.text()
+    if isinstance(value, GgufArray):
+        return {"length": len(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _show_file(header: GgufHeader) -> None:
+    rows = [
+        (_("Name"), header.name),
+        (_("File"), shown_path(header.path)),
+        (_("Files"), str(len(header.parts)) if len(header.parts) > 1 else ""),
+        (_("Kind"), header.kind if header.kind != "model" else ""),
+        (_("Architecture"), header.architecture),
+        (_("Type"), _("{type}, {bits:.2f} bits per weight").format(
+            type=header.quantization, bits=header.bits_per_weight)),
+        (_("Size"), size_words(header.file_size)),
+        (_("Parameters"), f"{header.n_params:,}"),
+        (_("Context length"), f"{header.context_length:,}" if header.context_length else _("not given")),
+        (_("Vocabulary"), f"{header.n_vocab:,}"),
+        (_("Chat template"), ", ".join(sorted(header.chat_templates)) or _("none; only “quern complete” can use it")),
+    ]  # fmt: skip
+    for line in columns([(label, harmless(text).replace("\n", " ")) for label, text in rows if text]):
+        output.write_line(line)
+
+
+def _show_memory(header: GgufHeader, estimate: memory.MemoryEstimate) -> None:
+    title = _("Memory at a context length of {count} tokens (estimated)").format(count=f"{estimate.context_length:,}")
+    rows = [
+        (_("Weights"), size_words(estimate.weights)),
+        (_("Cache"), size_words(estimate.cache)),
+        (_("Computing"), size_words(estimate.compute)),
+        (_("Together"), size_words(estimate.total)),
+        (_("Free now"), size_words(memory.free_memory())),
+    ]
+    _section(title, rows, right=(1,))
+    if estimate.total > memory.free_memory():
+        output.write_line("  " + _("This is more than is free; a shorter context or a smaller model would fit."))
+    if header.context_length and estimate.context_length > header.context_length:
+        output.write_line("  " + _("The model was trained for {count} tokens; beyond them its answers get worse.").format(
+            count=f"{header.context_length:,}"))  # fmt: skip
+
+
+def _show_metadata(header: GgufHeader) -> None:
+    rows = [(key, _shown(value)) for key, value in header.metadata.items()]
+    _section(_("Metadata"), rows)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, GgufArray):
+        return _("a list of {count}").format(count=f"{len(value):,}")
+    text = value.text() if isinstance(value, GgufText) else value
+    if isinstance(text, tuple):
+        text = ", ".join(str(item) for item in text)
+    return cut(harmless(str(text)).replace("\n", "␊"), _LONGEST_VALUE)
+
+
+def _counts(tensors: Iterable[TensorInfo]) -> dict[str, int]:
+    return dict(Counter(tensor.type for tensor in tensors).most_common())
+
+
+def _type_rows(tensors: tuple[TensorInfo, ...]) -> list[tuple[str, ...]]:
+    sizes: Counter[str] = Counter()
+    for tensor in tensors:
+        sizes[tensor.type] += tensor.n_bytes
+    return [(kind, str(count), size_words(sizes[kind])) for kind, count in _counts(tensors).items()]
+
+
+def _tensor_rows(tensors: Iterable[TensorInfo]) -> list[tuple[str, ...]]:
+    return [
+        (harmless(tensor.name).replace("\n", "␊"), tensor.type, " × ".join(str(size) for size in tensor.shape),
+         size_words(tensor.n_bytes))
+        for tensor in tensors
+    ]  # fmt: skip
+
+
+def _section(title: str, rows: list[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> None:
+    output.write_line()
+    output.write_line(title)
+    for line in columns(rows, right=right):
+        output.write_line("  " + line)

@@ -1,0 +1,158 @@
+"""Flags made from declared settings, and the settings that a command ends up with. Knows no engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import click
+
+from desktop.cli import output
+from desktop.cli.commands import Option
+from runtime.params import AppSettings, LoadParams, SamplingParams
+from runtime.places import NoHome, places
+from runtime.saved_settings import SavedSettings
+from runtime.settings import SettingField, SettingsGroup, fields_of, layered
+from runtime.text import _
+
+Group = TypeVar("Group", bound=SettingsGroup)
+_METAVARS = {"int": "N", "float": "X", "str": "TEXT", "list": "TEXT"}
+_ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
+
+
+class SettingType(click.ParamType):
+    """Reads a typed value through its declaration, so that the flag allows exactly what the setting allows."""
+
+    def __init__(self, declared: SettingField) -> None:
+        self.name = declared.name
+        self.declared = declared
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the value. Raises `BadSetting`."""
+        return typed(self.declared, value) if isinstance(value, str) else value
+
+
+def typed(declared: SettingField, text: str) -> Any:
+    r"""Returns what a person typed for a setting; in lists, \n and \t stand for themselves. Raises `BadSetting`."""
+    if declared.kind == "list":
+        return re.sub(r"\\[ntr\\]", lambda found: _ESCAPES[found.group()], text)
+    return declared.parse(text)
+
+
+def setting_options(group: type[SettingsGroup]) -> list[click.Parameter]:
+    """Returns one flag for each setting of a group; a flag that is not given has the value None or ()."""
+    return [_option(declared) for declared in fields_of(group)]
+
+
+def _option(declared: SettingField) -> Option:
+    title = f"{declared.group.title()}: {_(declared.setting.section)}" if declared.setting.section else ""
+    words: dict[str, Any] = {"help": setting_help(declared), "default": None, "section": title}
+    key = _key(declared)
+    if declared.kind == "bool":
+        return Option(f"{declared.flag}/--no-{declared.flag[2:]}", key, **words)
+    metavar = f"[{'|'.join(declared.choices)}]" if declared.kind == "choice" else _METAVARS[declared.kind]
+    return Option(
+        declared.flag, key, type=SettingType(declared), metavar=metavar, multiple=declared.kind == "list", **words
+    )
+
+
+def _key(declared: SettingField) -> str:
+    return f"{declared.group.__name__.lower()}__{declared.name}"
+
+
+def setting_help(declared: SettingField) -> str:
+    """Returns a setting's help with its default and what is allowed, from its declaration."""
+    parts = [_(declared.setting.help), _("Default: {default}.").format(default=shown_value(declared, declared.default))]
+    if declared.kind in ("int", "float"):
+        parts.append(_("Allowed: {allowed}.").format(allowed=declared.allowed()))
+    if declared.kind == "list":
+        parts.append(_(r"May be given several times; \n stands for a line break."))
+    return " ".join(parts)
+
+
+def shown_value(declared: SettingField, value: Any) -> str:
+    """Returns a value as a person would type it, with the meaning of a special one."""
+    if declared.kind == "bool":
+        return _("yes") if value else _("no")
+    if declared.kind == "list":
+        return " ".join(_quoted(item) for item in value) or _("none")
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    label = {**declared.setting.special, **declared.setting.labels}.get(value)
+    # A choice's label says no more than the choice itself does, unless the choice is a bare number.
+    if label and (declared.kind != "choice" or text.isdigit()):
+        return f"{text} ({_(label)})"
+    return text
+
+
+def _quoted(text: str) -> str:
+    for escape, character in reversed(_ESCAPES.items()):
+        text = text.replace(character, escape)
+    return "“" + text + "”"
+
+
+def given(group: type[SettingsGroup], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a group that were typed as flags."""
+    typed_values = {declared.name: values.get(_key(declared)) for declared in fields_of(group)}
+    return {name: value for name, value in typed_values.items() if value is not None and value != ()}
+
+
+class Settings:
+    """What applies to a command: the defaults, over them what is saved, per model, and the flags."""
+
+    def __init__(self, saved: SavedSettings, values: Mapping[str, Any] | None = None) -> None:
+        self._saved = saved
+        self._values = values or {}
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any] | None = None) -> Settings:
+        """Returns the settings of this command; sentences about unusable saved values go to stderr."""
+        saved = read_saved()
+        for note in saved.notes:
+            output.remark(note)
+        return cls(saved, values)
+
+    @property
+    def app(self) -> AppSettings:
+        return layered(AppSettings, self._saved.app)
+
+    def sampling(self, model_key: str) -> SamplingParams:
+        """Returns how to sample with a model. Raises `BadSetting` where values exclude each other."""
+        of_model, _load = self._saved.for_model(model_key)
+        return layered(SamplingParams, self._saved.sampling, of_model, given(SamplingParams, self._values))
+
+    def load(self, model_key: str) -> LoadParams:
+        """Returns how to load a model. Raises `BadSetting` where values exclude each other."""
+        _sampling, of_model = self._saved.for_model(model_key)
+        return layered(LoadParams, self._saved.load, of_model, given(LoadParams, self._values))
+
+
+def read_saved() -> SavedSettings:
+    """Returns the saved settings; the defaults where this account has no place for them."""
+    try:
+        return SavedSettings.read(places().settings_file)
+    except NoHome:
+        return SavedSettings()
+
+
+def engine_option() -> Option:
+    """Returns `--engine`."""
+    from runtime.engines import ENGINES
+
+    return Option(
+        "--engine", type=click.Choice(ENGINES, case_sensitive=False), default="auto",
+        help=_("The engine that runs the model."),
+    )  # fmt: skip
+
+
+def model_argument() -> click.Argument:
+    """Returns the optional MODEL."""
+    return click.Argument(["model"], required=False, metavar="[MODEL]")
+
+
+def verbose_option() -> Option:
+    """Returns `--verbose`."""
+    return Option(
+        "-v", "--verbose", is_flag=True, default=False,
+        help=_("Says on stderr how the model was loaded, why the answer ended, its seed and its speed."),
+    )  # fmt: skip

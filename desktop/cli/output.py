@@ -1,0 +1,137 @@
+"""Where results and remarks go: results to stdout, remarks and progress to stderr. Knows no command."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+
+from desktop.cli.layout import cut
+from runtime.errors import ErrorInfo
+
+
+def prepare_streams() -> None:
+    """Lets text be printed that the terminal's encoding lacks, and switches a Windows console to escape codes."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    if sys.platform == "win32":
+        os.system("")  # starting any command turns on the console's escape codes; there is no other short way
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Returns whether a person sees `stream`, also where a windowed program has no streams at all."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def plain(stream: TextIO) -> bool:
+    """Returns whether escape codes are unwanted on `stream`."""
+    return not is_terminal(stream) or os.environ.get("TERM") == "dumb"
+
+
+def dim(text: str, stream: TextIO) -> str:
+    """Returns `text` as a side remark, where `stream` shows that and colours are not switched off."""
+    return text if plain(stream) or os.environ.get("NO_COLOR") else f"\x1b[2m{text}\x1b[0m"
+
+
+def width() -> int:
+    """Returns the terminal's width in cells, at most what reads well."""
+    return min(shutil.get_terminal_size().columns, 100)
+
+
+def write(text: str) -> None:
+    """Writes a result, or a part of one, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def write_line(text: str = "") -> None:
+    """Writes a result and ends the line."""
+    write(text + "\n")
+
+
+def write_json(value: Any) -> None:
+    """Writes one JSON object as a line of UTF-8. A name that is no text keeps its bytes as lone surrogates."""
+    line = json.dumps(msgspec.to_builtins(_builtin(value), enc_hook=_known), ensure_ascii=False)
+    # backslashreplace writes a lone surrogate as \udcXX, which is exactly JSON's own escape for it.
+    data = line.encode("utf-8", "backslashreplace") + b"\n"
+    sys.stdout.flush()
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        write(data.decode("utf-8"))
+        return
+    binary.write(data)
+    binary.flush()
+
+
+def _builtin(value: Any) -> Any:
+    """Returns structs as complete objects: their defaults matter to a program as much as the rest."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _builtin(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {str(key): _builtin(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_builtin(item) for item in value]
+    return value
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def remark(text: str) -> None:
+    """Writes a side remark to stderr."""
+    if sys.stderr is not None:
+        sys.stderr.write(dim(text, sys.stderr) + "\n")
+        sys.stderr.flush()
+
+
+def show_error(info: ErrorInfo) -> None:
+    """Writes what happened, why, and what to do next to stderr."""
+    if sys.stderr is None:
+        return
+    parts = [part for part in (info.title, info.message, info.hint) if part]
+    sys.stderr.write("\n".join(parts) + "\n")
+    sys.stderr.flush()
+
+
+class StatusLine:
+    """One line on stderr that is replaced and wiped; nothing at all where nobody sees it."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._on = self._stream is not None and not plain(self._stream)
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Replaces the line."""
+        if self._on:
+            line = cut(text, shutil.get_terminal_size().columns - 1)
+            self._send("\r\x1b[K" + dim(line, self._stream))
+            self._shown = True
+
+    def clear(self) -> None:
+        """Wipes the line, so that a result can be written there."""
+        if self._shown:
+            self._send("\r\x1b[K")
+            self._shown = False
+
+    def _send(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a progress line is never worth a failure
+            self._stream.write(text)
+            self._stream.flush()

@@ -1,0 +1,95 @@
+"""What the doctor looks at in a process of its own, because it may end that process. Prints one JSON object.
+
+A probe that dies (a missing library, an illegal instruction, Qt's abort) is a finding of the doctor, not its end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a probe printed, or how it ended: `status` is negative for a signal, None for a time-out."""
+
+    found: dict[str, Any]
+    status: int | None
+    stderr: str
+
+    @property
+    def last_line(self) -> str:
+        """The last thing the probe said before it ended."""
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+
+def probe(name: str, *, environment: Mapping[str, str] | None = None) -> Outcome:
+    """Runs one probe in a child process and returns what it found."""
+    try:
+        done = subprocess.run(
+            _command(name), capture_output=True, timeout=_SECONDS, check=False, stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})}, cwd=_root(),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Outcome({}, None, "")
+    found = _decoded(done.stdout) if done.returncode == 0 else {}
+    return Outcome(found, done.returncode, done.stderr.decode("utf-8", "replace"))
+
+
+def _command(name: str) -> list[str]:
+    if getattr(sys, "frozen", False):
+        return [sys.executable, "doctor", "--probe", name]
+    return [sys.executable, "-m", "desktop", "doctor", "--probe", name]
+
+
+def _root() -> Path | None:
+    return None if getattr(sys, "frozen", False) else Path(__file__).resolve().parents[2]
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(data.strip().splitlines()[-1], type=dict[str, Any])
+    except (msgspec.DecodeError, IndexError):
+        return {}
+
+
+def llama() -> dict[str, Any]:
+    """Loads llama.cpp and returns how it was built and what it can compute on. Raises `EngineLibraryMissing`."""
+    from runtime.llama import library
+
+    library.load_library()
+    return {"build": library.build_description(), "devices": list(library.device_names())}
+
+
+def qt() -> dict[str, Any]:
+    """Starts Qt with the platform that the environment names and returns what it runs on."""
+    from PySide6 import QtCore, QtGui
+
+    application = QtGui.QGuiApplication([])
+    return {"version": QtCore.qVersion(), "platform": application.platformName()}
+
+
+def xcb() -> dict[str, Any]:
+    """Loads Qt's X11 plugin without a display; the loader's complaint names the library that is missing."""
+    import PySide6
+
+    plugins = Path(PySide6.__file__).parent / "Qt" / "plugins" / "platforms"
+    try:
+        ctypes.CDLL(str(plugins / "libqxcb.so"))
+    except OSError as error:
+        return {"missing": str(error)}
+    return {"missing": ""}
+
+
+PROBES: dict[str, Callable[[], dict[str, Any]]] = {"llama": llama, "qt": qt, "xcb": xcb}

@@ -1,0 +1,49 @@
+"""`quern tokenize`: the tokens of a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from desktop.cli import output
+from desktop.cli.chat import read_input
+from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.layout import harmless
+from desktop.cli.loading import opened, wanted
+from desktop.cli.options import engine_option
+from runtime.text import _, ngettext
+
+
+def command() -> click.Command:
+    """Returns the command, in the current language."""
+    return Command(
+        "tokenize",
+        callback=tokenize,
+        help=_("Shows the tokens of a text: each one's number and its own text. “-” reads the text from the input."),
+        examples=('quern tokenize starter "Hello, world"', "quern tokenize starter - --json < letter.txt"),
+        params=[
+            click.Argument(["model"], metavar="MODEL"),
+            click.Argument(["text"], metavar="TEXT"),
+            Option(
+                "--special", is_flag=True, default=False,
+                help=_("Recognises control tokens that are written in the text; without it they are plain text."),
+            ),
+            engine_option(),
+            json_option(),
+        ],
+    )  # fmt: skip
+
+
+def tokenize(model: str, text: str, special: bool, engine: str, as_json: bool, **_flags: Any) -> None:
+    """Runs the command."""
+    text = read_input() if text == "-" else text
+    with opened(wanted(model, {}), engine=engine) as held:
+        ids = held.tokenize(text, special=special)
+        pieces = held.pieces(ids)
+    if as_json:
+        output.write_json({"ids": ids, "pieces": pieces})
+        return
+    for number, piece in zip(ids, pieces, strict=True):
+        output.write_line(f"{number:>8}  {harmless(piece).replace(chr(10), '␊').replace(' ', '·')}")
+    output.remark(ngettext("{count} token", "{count} tokens", len(ids)).format(count=len(ids)))

@@ -1,0 +1,147 @@
+"""`quern chat` without a terminal: one message, piped messages, JSON, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from command_line import Opened, Run
+from fake_engine import ENDLESS, FakeEngine
+from runtime.errors import UserError
+from runtime.messages import Message, Role
+from runtime.protocol import TextDelta
+
+
+def test_the_answer_goes_to_stdout_and_nothing_else_does(run: Run, engine: FakeEngine, tiny: Path):
+    engine.answers = ["It is four."]
+    result = run("chat", str(tiny), "-p", "What is 2+2?")
+    assert (result.code, result.out, result.err) == (0, "It is four.\n", "")
+    assert engine.closed
+
+
+def test_the_system_prompt_comes_first(run: Run, engine: FakeEngine, tiny: Path):
+    run("chat", str(tiny), "-p", "hi", "--system", "Be brief.")
+    assert engine.requests[0].messages == (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "hi"))
+
+
+def test_each_piped_line_is_a_message_of_one_conversation(run: Run, engine: FakeEngine, tiny: Path):
+    result = run("chat", str(tiny), stdin="one\n\n  two \n")
+    assert result.out == "echo one\n\necho two\n"
+    assert [message.content for message in engine.requests[1].messages] == ["one", "echo one", "two"]
+
+
+def test_a_dash_takes_the_whole_input_as_one_message(run: Run, engine: FakeEngine, tiny: Path):
+    run("chat", str(tiny), "-p", "-", stdin="one\ntwo\n")
+    assert [message.content for message in engine.requests[0].messages] == ["one\ntwo\n"]
+
+
+def test_input_that_is_no_text_is_read_with_replacement_marks(run: Run, engine: FakeEngine, tiny: Path):
+    run("chat", str(tiny), "-p", "-", stdin=b"caf\xe9")
+    assert engine.requests[0].messages[0].content == "caf\ufffd"
+
+
+@pytest.mark.parametrize("arguments", [[], ["-p", "-"], ["-p", " "]])
+def test_empty_input_is_refused_before_a_model_is_loaded(run: Run, opened: Opened, tiny: Path, arguments: list[str]):
+    result = run("chat", str(tiny), *arguments)
+    assert result.code == 2
+    assert "empty" in result.err
+    assert opened.path == Path()
+
+
+def test_json_writes_one_event_a_line_with_the_seed_and_the_reason(run: Run, engine: FakeEngine, tiny: Path):
+    engine.answers = ["“好” \x1b"]
+    result = run("chat", str(tiny), "-p", "hi", "--json")
+    events = [json.loads(line) for line in result.out.splitlines()]
+    assert events[0]["type"] == "loaded"
+    assert "".join(event["text"] for event in events if event["type"] == "text") == "“好” \x1b"
+    finished = events[-1]
+    assert (finished["type"], finished["reason"], finished["seed"]) == ("finished", "end", 7)
+    assert finished["usage"]["cached_tokens"] == 0
+    assert finished["usage"]["generation_tokens_per_second"] == pytest.approx(2.0)
+
+
+def test_verbose_tells_the_seed_and_the_speed_on_stderr(run: Run, engine: FakeEngine, tiny: Path):
+    result = run("chat", str(tiny), "-p", "hi", "-v", "--seed", "42")
+    assert result.out == "echo hi\n"
+    assert "seed 42" in result.err
+    assert "tokens/s" in result.err
+
+
+def test_dropped_messages_are_mentioned(run: Run, engine: FakeEngine, tiny: Path):
+    engine.drops = (1, 2)
+    assert "2 earlier messages" in run("chat", str(tiny), "-p", "hi").err
+
+
+def test_a_note_about_the_conversation_is_told_once(run: Run, engine: FakeEngine, tiny: Path):
+    engine.notes = ("The system prompt was put into the first message.",)
+    assert run("chat", str(tiny), stdin="one\ntwo\n").err.count("The system prompt") == 1
+
+
+def test_an_engines_refusal_is_one_message_without_a_traceback(run: Run, engine: FakeEngine, tiny: Path):
+    engine.answers = [UserError("The context is full: 70 of 64 tokens.", "", "Raise the context length.")]
+    result = run("chat", str(tiny), "-p", "hi")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "The context is full: 70 of 64 tokens.\nRaise the context length.\n"
+    assert engine.closed
+
+
+def test_ctrl_c_ends_the_answer_keeps_its_text_and_returns_130(
+    run: Run, engine: FakeEngine, tiny: Path, monkeypatch: pytest.MonkeyPatch
+):
+    engine.answers = [ENDLESS]
+    pieces = engine._pieces(ENDLESS)
+
+    def interrupted(_answer: str):
+        for count, piece in enumerate(pieces):
+            if count == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            yield piece
+
+    monkeypatch.setattr(engine, "_pieces", interrupted)
+    result = run("chat", str(tiny), "-p", "hi")
+    assert result.code == 130
+    assert result.out.startswith("on and on and on and ")
+    assert "Traceback" not in result.err
+    assert engine.closed
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_bug_of_ours_ends_with_1_and_a_log_file(
+    run: Run, engine: FakeEngine, tiny: Path, quern_home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_arguments: object):
+        yield TextDelta(id=0, text="so", n_tokens=1)
+        raise ZeroDivisionError("in the engine")
+
+    monkeypatch.setattr(engine, "generate", broken)
+    result = run("chat", str(tiny), "-p", "hi")
+    assert result.code == 1
+    assert "Traceback" not in result.err
+    assert len(result.err.splitlines()) == 1
+    log = next((quern_home / "logs").iterdir())
+    assert str(log) in result.err
+    assert "ZeroDivisionError: in the engine" in log.read_text()
+
+
+def test_complete_prints_only_what_the_model_adds(run: Run, engine: FakeEngine, tiny: Path):
+    result = run("complete", str(tiny), "-p", "Once upon", "--max-tokens", "5")
+    assert result.out == "echo Once upon\n"
+    assert (engine.requests[0].prompt, engine.requests[0].messages) == ("Once upon", ())
+
+
+def test_tokenize_prints_ids_and_pieces_as_json(run: Run, engine: FakeEngine, tiny: Path):
+    result = run("tokenize", str(tiny), "hé", "--json")
+    assert json.loads(result.out) == {"ids": [104, 233], "pieces": ["h", "é"]}
+
+
+def test_an_unwritable_profile_does_not_stop_a_chat(
+    run: Run, engine: FakeEngine, tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("QUERN_HOME", str(tmp_path / "file" / "home"))
+    result = run("chat", str(tiny), "-p", "hi")
+    assert (result.code, result.out) == (0, "echo hi\n")

@@ -1,0 +1,102 @@
+"""Flags made from declared settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import Opened, Run
+from desktop.cli.options import shown_value
+from fake_engine import FakeEngine
+from runtime.params import LoadParams, SamplingParams
+from runtime.settings import SettingField, field_of, fields_of
+
+ALL = [*fields_of(SamplingParams), *fields_of(LoadParams)]
+
+
+@pytest.mark.parametrize("declared", ALL, ids=lambda declared: declared.name)
+def test_every_setting_has_its_flag_and_default_in_the_help(run: Run, declared: SettingField):
+    words = " ".join(run("chat", "--help").out.split())
+    assert declared.flag in words
+    assert f"Default: {shown_value(declared, declared.default)}." in words.replace("\\\\n", "\\n")
+
+
+def _typed(declared: SettingField) -> tuple[list[str], object]:
+    """Returns a flag that differs from the default, and the value that it stands for."""
+    match declared.kind:
+        case "bool":
+            return [f"--no-{declared.flag[2:]}" if declared.default else declared.flag], not declared.default
+        case "choice":
+            other = next(choice for choice in declared.choices if choice != declared.default)
+            return [declared.flag, other.upper()], other
+        case "list":
+            return [declared.flag, "a", declared.flag, r"b\n"], ("a", "b\n")
+    high = declared.setting.maximum
+    value = high if high is not None else 1
+    return [declared.flag, f"{value:g}" if declared.kind == "float" else str(int(value))], value
+
+
+@pytest.mark.parametrize("declared", ALL, ids=lambda declared: declared.name)
+def test_every_flag_reaches_the_engine(
+    run: Run, opened: Opened, tiny: Path, declared: SettingField
+):
+    flags, value = _typed(declared)
+    result = run("chat", str(tiny), "-p", "hi", *flags)
+    assert result.code == 0, result.err
+    group = opened.params if declared.group is LoadParams else opened.engine.requests[0].sampling
+    assert getattr(group, declared.name) == value
+
+
+def test_a_decimal_comma_is_understood(run: Run, engine: FakeEngine, tiny: Path):
+    assert run("chat", str(tiny), "-p", "hi", "--temperature", "0,7").code == 0
+    assert engine.requests[0].sampling.temperature == 0.7
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "hot", "1e9", ""])
+def test_a_value_outside_its_bounds_is_refused_with_what_is_allowed(
+    run: Run, engine: FakeEngine, tiny: Path, value: str
+):
+    result = run("chat", str(tiny), "-p", "hi", "--temperature", value)
+    assert result.code == 2
+    assert "Temperature cannot be" in result.err
+    assert "from 0 to 10" in result.err
+    assert not engine.requests
+
+
+def test_special_values_below_the_minimum_are_taken(run: Run, engine: FakeEngine, tiny: Path):
+    assert run("chat", str(tiny), "-p", "hi", "--seed", "-1", "--penalty-window", "-1").code == 0
+    assert engine.requests[0].sampling.penalty_window == -1
+
+
+def test_flags_that_exclude_each_other_are_refused(run: Run, engine: FakeEngine, tiny: Path):
+    result = run("chat", str(tiny), "-p", "hi", "--flash-attention", "off", "--kv-type-v", "q8_0")
+    assert result.code == 2
+    assert "flash attention" in result.err
+
+
+def _save(home: Path, document: dict[str, object]) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "settings.json").write_text(json.dumps(document))
+
+
+def test_a_flag_wins_over_what_is_saved(run: Run, engine: FakeEngine, tiny: Path, quern_home: Path):
+    _save(quern_home, {"sampling": {"temperature": 0.3, "top_k": 5}})
+    run("chat", str(tiny), "-p", "hi", "--temperature", "0.9")
+    sampling = engine.requests[0].sampling
+    assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.9, 5, 0.95)
+
+
+def test_a_damaged_settings_file_is_mentioned_and_does_not_stop_the_answer(
+    run: Run, engine: FakeEngine, tiny: Path, quern_home: Path
+):
+    _save(quern_home, {"sampling": {"temperature": "hot"}})
+    result = run("chat", str(tiny), "-p", "hi")
+    assert result.code == 0
+    assert result.out == "echo hi\n"
+    assert "Temperature" in result.err
+
+
+def test_lists_show_line_breaks_as_they_are_typed():
+    assert shown_value(field_of(SamplingParams, "stop"), ("\nUser:", "a\\b")) == "“\\nUser:” “a\\\\b”"

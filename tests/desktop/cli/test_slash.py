@@ -1,0 +1,131 @@
+"""The commands of the terminal chat."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from desktop.cli.dialogue import Dialogue
+from desktop.cli.slash import COMMANDS, CommandProblem, SlashCommands
+from fake_engine import FakeEngine
+from runtime.engine import StopFlag
+from runtime.params import SamplingParams
+from runtime.settings import BadSetting
+
+
+class FakeChat:
+    """A chat without a terminal."""
+
+    def __init__(self) -> None:
+        self.dialogue = Dialogue(FakeEngine(["one", "two"]), sampling=SamplingParams())
+        self.finished = False
+        self.line = ""
+        self.agrees = False
+
+    def retry(self) -> None:
+        list(self.dialogue.retry(StopFlag()))
+
+    def edit(self, text: str) -> None:
+        self.line = text
+
+    def confirm(self, _question: str) -> bool:
+        return self.agrees
+
+    def run(self, line: str) -> None:
+        SlashCommands(self).run(line)
+
+    def say(self, text: str) -> None:
+        list(self.dialogue.ask(text, StopFlag()))
+
+
+@pytest.fixture
+def chat() -> FakeChat:
+    return FakeChat()
+
+
+def test_help_names_every_command(chat: FakeChat, capsys: pytest.CaptureFixture[str]):
+    chat.run("/help")
+    out = capsys.readouterr().out
+    assert [name for name in COMMANDS if name not in out] == []
+
+
+def test_set_changes_the_next_request(chat: FakeChat):
+    chat.run("/set temperature 0,5")
+    chat.run("/set TOP_K 7")
+    chat.say("hi")
+    sampling = chat.dialogue.engine.requests[0].sampling
+    assert (sampling.temperature, sampling.top_k) == (0.5, 7)
+
+
+def test_set_default_takes_a_change_back(chat: FakeChat):
+    chat.run("/set temperature 2")
+    chat.run("/set temperature default")
+    assert chat.dialogue.sampling == SamplingParams()
+
+
+def test_set_takes_several_texts_with_line_breaks(chat: FakeChat):
+    chat.run(r'/set stop "\nUser:" end')
+    assert chat.dialogue.sampling.stop == ("\nUser:", "end")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/set temperature hot", "Temperature cannot be"),
+        ("/set warmth 1", "There is no setting"),
+        ("/set temprature 1", "The nearest one is “temperature”"),
+        ("/set context-length 8192", "Start the chat with --context-length"),
+        ('/set stop "open', "quotation mark"),
+        ("/dance", "There is no command “/dance”"),
+        ("/undo", "nothing to take back"),
+        ("/retry", "no answer yet"),
+        ("/save", "needs a file name"),
+    ],
+)
+def test_what_cannot_be_done_is_explained_and_changes_nothing(chat: FakeChat, line: str, said: str):
+    with pytest.raises((CommandProblem, BadSetting)) as caught:
+        chat.run(line)
+    assert said in str(caught.value)
+    assert chat.dialogue.sampling == SamplingParams()
+
+
+def test_undo_puts_the_question_back_into_the_line(chat: FakeChat):
+    chat.say("what?")
+    chat.run("/undo")
+    assert (chat.line, chat.dialogue.turns) == ("what?", [])
+
+
+def test_new_keeps_the_system_prompt(chat: FakeChat):
+    chat.run("/system Be brief.")
+    chat.say("hi")
+    chat.run("/new")
+    assert [message.content for message in chat.dialogue.messages] == ["Be brief."]
+    chat.run("/system off")
+    assert chat.dialogue.messages == ()
+
+
+def test_a_saved_conversation_holds_every_word(chat: FakeChat, tmp_path: Path):
+    chat.say("你好 “hi”")
+    chat.run(f"/save {tmp_path / 'talk ü.json'}")
+    saved = json.loads((tmp_path / "talk ü.json").read_text(encoding="utf-8"))
+    assert [message["content"] for message in saved["messages"]] == ["你好 “hi”", "one"]
+    chat.run(f"/save {tmp_path / 'talk.md'}")
+    assert (tmp_path / "talk.md").read_text(encoding="utf-8") == "## You\n\n你好 “hi”\n\n## Model\n\none\n"
+
+
+def test_saving_over_a_file_needs_consent(chat: FakeChat, tmp_path: Path):
+    file = tmp_path / "notes.md"
+    file.write_text("mine")
+    chat.say("hi")
+    chat.run(f"/save {file}")
+    assert file.read_text() == "mine"
+    chat.agrees = True
+    chat.run(f"/save {file}")
+    assert "one" in file.read_text()
+
+
+def test_quit_leaves(chat: FakeChat):
+    chat.run("/QUIT")
+    assert chat.finished

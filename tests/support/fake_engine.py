@@ -1,0 +1,90 @@
+"""An engine that says what it is told to, for tests of what stands around an engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runtime.engine import StopFlag
+from runtime.errors import UserError
+from runtime.messages import Message
+from runtime.protocol import (
+    ContextTrimmed,
+    EngineInfo,
+    Finished,
+    FinishReason,
+    GenerationEvent,
+    GenerationRequest,
+    PromptProgress,
+    TextDelta,
+    Usage,
+)
+
+ENDLESS = "endless"
+"""The answer that goes on until it is stopped."""
+
+
+@dataclass
+class FakeEngine:
+    """Gives `answers` one after the other, then echoes the last message. An answer may be an error, which is raised."""
+
+    answers: list[str | UserError] = field(default_factory=list)
+    drops: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    requests: list[GenerationRequest] = field(default_factory=list)
+    closed: bool = False
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(engine="fake", name="Fake model", context_length=4096, threads=1, has_template=True)
+
+    def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if self.answers else self._echo(request)
+        if isinstance(answer, UserError):
+            raise answer
+        if self.drops:
+            yield ContextTrimmed(id=0, dropped=self.drops)
+        yield PromptProgress(id=0, done=3, total=3)
+        count, reason = 0, FinishReason.END
+        for piece in self._pieces(answer):
+            if stop.is_set():
+                reason = FinishReason.STOPPED
+                break
+            count += 1
+            yield TextDelta(id=0, text=piece, n_tokens=count)
+        usage = Usage(
+            prompt_tokens=3, evaluated_tokens=3, generated_tokens=count, prompt_seconds=0.1, generation_seconds=0.5,
+            context_used=3 + count, context_length=4096,
+        )  # fmt: skip
+        seed = request.sampling.seed if request.sampling.seed >= 0 else 7
+        yield Finished(id=0, reason=reason, usage=usage, seed=seed, notes=self.notes)
+
+    @staticmethod
+    def _echo(request: GenerationRequest) -> str:
+        said = request.prompt if request.prompt is not None else request.messages[-1].content
+        return f"echo {said}"
+
+    @staticmethod
+    def _pieces(answer: str) -> Iterator[str]:
+        if answer == ENDLESS:
+            while True:
+                yield "on and "
+                time.sleep(0.01)
+        words = answer.split(" ")
+        yield from (word + " " for word in words[:-1])
+        if words[-1]:
+            yield words[-1]
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return [ord(character) for character in text]
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [chr(token) for token in ids]
+
+    def count(self, messages: tuple[Message, ...]) -> int:
+        return sum(len(message.content) for message in messages)
+
+    def close(self) -> None:
+        self.closed = True
