@@ -10,16 +10,16 @@ import math
 import os
 import re
 import stat
-import unicodedata
+import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from runtime import foreign_files, gguf_checks
 from runtime.gguf_reader import Cursor, GgufArray, GgufText, Lie, Value
-from runtime.gguf_types import FILE_TYPES, REMOVED_TYPES, TENSOR_TYPES, UINT32, TensorType
+from runtime.gguf_types import FILE_TYPES, REMOVED_TYPES, TENSOR_TYPES, UINT32
 from runtime.model_errors import (
     DamagedModel,
     ModelMissing,
@@ -27,6 +27,7 @@ from runtime.model_errors import (
     NotAModel,
     PartMissing,
     UnsupportedModel,
+    clean_name,
 )
 from runtime.text import _
 
@@ -43,9 +44,9 @@ _MAX_KEYS, _MAX_TENSORS = 1 << 16, 1 << 16
 _MIN_KEY_BYTES, _MIN_TENSOR_BYTES = 8 + 1 + 4 + 1, 8 + 1 + 4 + 8 + 4 + 8
 _MAX_TENSOR_NAME = 63  # ggml keeps names in 64 bytes
 _MAX_DIMS = 4
+_TENSOR_ENDS = {n: struct.Struct(f"<{n}QiQ") for n in range(1, _MAX_DIMS + 1)}  # dimensions, type, offset
 _TYPES_TO_COME = 4096  # beyond it a type's number is damage, not a newer format
 _SPLIT_NAME = re.compile(r"(?P<prefix>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
-_SHOWN_NAME_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +198,6 @@ def split_parts(path: Path) -> tuple[Path, ...]:
     return tuple(path.with_name(name) for name in names)
 
 
-def clean_name(text: str) -> str:
-    """Returns a name from inside a file so that it can be shown: one line, no invisible signs, not too long."""
-    visible = (" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in text[: 8 * _SHOWN_NAME_LENGTH])
-    line = " ".join("".join(visible).split())
-    return line if len(line) <= _SHOWN_NAME_LENGTH else line[: _SHOWN_NAME_LENGTH - 1] + "…"
-
-
 # --- one file ---------------------------------------------------------------------------------------------------
 
 
@@ -288,7 +282,7 @@ def _read_metadata(path: Path, cursor: Cursor, count: int) -> dict[str, Value]:
         value_type = cursor.u32()
         if key == "general.alignment" and value_type != UINT32:  # llama.cpp takes no other type
             raise Lie(_("“{key}” is not a 32-bit number.").format(key=key))
-        metadata[key] = cursor.value(path, clean_name(key), value_type)
+        metadata[key] = cursor.value(path, key, value_type)
     return metadata
 
 
@@ -305,33 +299,26 @@ def _alignment(metadata: Mapping[str, Value]) -> int:
 
 def _read_tensor(path: Path, cursor: Cursor) -> TensorInfo:
     name = cursor.name()
-    if len(name.encode()) > _MAX_TENSOR_NAME:
+    if len(name) > _MAX_TENSOR_NAME or (not name.isascii() and len(name.encode()) > _MAX_TENSOR_NAME):
         raise Lie(_("A tensor's name is {n} bytes long; {limit} are allowed.").format(
             n=len(name.encode()), limit=_MAX_TENSOR_NAME))  # fmt: skip
     n_dims = cursor.u32()
     if not 1 <= n_dims <= _MAX_DIMS:
         raise Lie(_("Tensor “{name}” has {n} dimensions; 1 to 4 are possible.").format(
             name=clean_name(name), n=f"{n_dims:,}"))  # fmt: skip
-    shape = tuple(cursor.u64() for _n in range(n_dims))
-    kind, n_bytes = _packed_size(path, clean_name(name), shape, cursor.i32())
-    return TensorInfo(name, shape, kind, cursor.u64(), n_bytes)
-
-
-def _packed_size(path: Path, name: str, shape: tuple[int, ...], number: int) -> tuple[str, int]:
-    """Returns a tensor's type and its size in bytes."""
-    if any(size < 1 for size in shape) or math.prod(shape) >= 1 << 63:
+    *shape, number, offset = cursor.numbers(_TENSOR_ENDS[n_dims])
+    n_elements = math.prod(shape)
+    if min(shape) < 1 or n_elements >= 1 << 63:
         raise Lie(_("Tensor “{name}” has the impossible shape {shape}.").format(
-            name=name, shape=" × ".join(f"{size:,}" for size in shape)))  # fmt: skip
-    kind = _tensor_type(path, name, number)
+            name=clean_name(name), shape=" × ".join(f"{size:,}" for size in shape)))  # fmt: skip
+    kind = TENSOR_TYPES.get(number) or _no_such_type(path, clean_name(name), number)
     if shape[0] % kind.block:
         raise Lie(_("Tensor “{name}” has rows of {n} numbers; {type} packs them in blocks of {block}.").format(
-            name=name, n=f"{shape[0]:,}", type=kind.name, block=kind.block))  # fmt: skip
-    return kind.name, math.prod(shape) // kind.block * kind.block_bytes
+            name=clean_name(name), n=f"{shape[0]:,}", type=kind.name, block=kind.block))  # fmt: skip
+    return TensorInfo(name, tuple(shape), kind.name, offset, n_elements // kind.block * kind.block_bytes)
 
 
-def _tensor_type(path: Path, name: str, number: int) -> TensorType:
-    if number in TENSOR_TYPES:
-        return TENSOR_TYPES[number]
+def _no_such_type(path: Path, name: str, number: int) -> NoReturn:
     if number in REMOVED_TYPES:
         raise UnsupportedModel(
             path,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runtime.gguf_types import ARRAY, BOOL, SCALARS, STRING, VALUE_TYPE_NAMES
-from runtime.model_errors import DamagedModel
+from runtime.model_errors import DamagedModel, clean_name
 from runtime.text import _
 
 MAX_ENTRIES = 1 << 21  # strings in all arrays together; the largest vocabularies have 2^18 tokens and 2^19 merges
@@ -77,6 +77,10 @@ Value = Scalar | tuple[Scalar, ...] | GgufArray | GgufText
 _TYPE_BY_NAME = {name: number for number, name in VALUE_TYPE_NAMES.items()}
 
 
+def _unknown_type(key: str, number: int) -> Lie:
+    return Lie(_("The value of “{key}” has the unknown type {type}.").format(key=clean_name(key), type=number))
+
+
 def _is_small(array: GgufArray) -> bool:
     if array.item_type != "string":
         return array.count <= _KEPT_NUMBERS
@@ -128,14 +132,15 @@ class Cursor:
         value: int | float = packed.unpack(self.take(packed.size))[0]
         return value
 
-    def u32(self) -> int:
-        return int(self.number(4))
+    def numbers(self, packed: struct.Struct) -> tuple[int, ...]:
+        """Returns whole numbers that follow each other."""
+        return packed.unpack(self.take(packed.size))
 
-    def i32(self) -> int:
-        return int(self.number(5))
+    def u32(self) -> int:
+        return int.from_bytes(self.take(4), "little")
 
     def u64(self) -> int:
-        return int(self.number(10))
+        return int.from_bytes(self.take(8), "little")
 
     def name(self) -> str:
         """Returns a key or a tensor's name. Raises `Lie` for one that is empty, too long or no UTF-8."""
@@ -175,7 +180,7 @@ class Cursor:
 
     def _scalar(self, value_type: int, key: str) -> Scalar:
         if value_type not in SCALARS:
-            raise Lie(_("The value of “{key}” has the unknown type {type}.").format(key=key, type=value_type))
+            raise _unknown_type(key, value_type)
         value = self.number(value_type)
         return bool(value) if value_type == BOOL else value
 
@@ -190,14 +195,18 @@ class Cursor:
     def _array(self, path: Path, key: str) -> tuple[Scalar, ...] | GgufArray:
         item_type, count = self.u32(), self.u64()
         if item_type == ARRAY:
-            raise Lie(_("The value of “{key}” is a list of lists, which the format does not allow.").format(key=key))
+            raise Lie(
+                _("The value of “{key}” is a list of lists, which the format does not allow.").format(
+                    key=clean_name(key)
+                )
+            )
         if item_type != STRING and item_type not in SCALARS:
-            raise Lie(_("The value of “{key}” has the unknown type {type}.").format(key=key, type=item_type))
+            raise _unknown_type(key, item_type)
         size = _LENGTH.size if item_type == STRING else SCALARS[item_type].size
         if count * size > self.left:
             raise Lie(
                 _("“{key}” claims {count} entries; the file has only {left} bytes left there.").format(
-                    key=key, count=f"{count:,}", left=f"{self.left:,}"
+                    key=clean_name(key), count=f"{count:,}", left=f"{self.left:,}"
                 )
             )
         start = self.position
@@ -234,7 +243,11 @@ class Cursor:
     def _skip_strings(self, key: str, count: int) -> None:
         self._entries += count
         if self._entries > MAX_ENTRIES:
-            raise Lie(_("“{key}” claims {count} entries, more than any model has.").format(key=key, count=f"{count:,}"))
+            raise Lie(
+                _("“{key}” claims {count} entries, more than any model has.").format(
+                    key=clean_name(key), count=f"{count:,}"
+                )
+            )
         left = count
         while left:
             left = self._skip_buffered_strings(left)

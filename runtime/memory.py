@@ -60,16 +60,16 @@ def default_context(header: GgufHeader, free: int, params: LoadParams | None = N
     """
     wanted = min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
     least = min(wanted, _LEAST_CONTEXT)
-    for length in (wanted, *range(wanted // _CELL_STEP * _CELL_STEP, least, -_CELL_STEP)):
-        if estimate(header, params, context_length=length).total <= free:
-            return length
-    return least
+    length = wanted
+    while length > least and estimate(header, params, context_length=length).total > free:
+        length = max(least, (length - 1) // _CELL_STEP * _CELL_STEP)
+    return length
 
 
 def free_memory() -> int:
     """Returns the bytes that can be used without swapping, within a container's and the process's own limit."""
     available = int(psutil.virtual_memory().available)
-    limits: tuple[int | None, ...] = (available, devices.memory_left_in_container(), _left_in_address_space())
+    limits = (available, devices.memory_left_in_container(), _left_in_address_space())
     return min(limit for limit in limits if limit is not None)
 
 

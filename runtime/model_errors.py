@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.errors import UserError
 from runtime.places import shown_path
 from runtime.text import _
+
+_SHOWN_NAME_LENGTH = 120
+
+
+def clean_name(text: str) -> str:
+    """Returns a name from inside a file so that it can be shown: one line, no invisible signs, not too long."""
+    if text.isascii() and text.isprintable() and len(text) <= _SHOWN_NAME_LENGTH:
+        return " ".join(text.split())
+    visible = (" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in text[: 8 * _SHOWN_NAME_LENGTH])
+    line = " ".join("".join(visible).split())
+    return line if len(line) <= _SHOWN_NAME_LENGTH else line[: _SHOWN_NAME_LENGTH - 1] + "…"
 
 
 class ModelMissing(UserError):

@@ -74,6 +74,25 @@ def write_tiny(
     return path
 
 
+def write_windowed(path: Path, *, seed: int = 0, n_layers: int = 6, window: int = 256, n_ctx: int = 4096) -> Path:
+    """Writes a random Gemma-3-type model: five of six layers attend only to the last `window` tokens. Tied."""
+    shape = _Shape(n_layers, 256, 4, 2, 64, 512, n_ctx, architecture="gemma3")
+    spell, merges = _tiny_vocabulary()
+    rng = np.random.default_rng(_GOOD_SEED + seed)
+    tensors = {key: _random(rng, size, gain) for key, (size, gain) in _llama_matrices(shape).items()}
+    tensors["token_embd.weight"] = _random(rng, (512, shape.d_model), 1.0)
+    extra = {"post_attention_norm": shape.d_model, "post_ffw_norm": shape.d_model,
+             "attn_q_norm": shape.head_dim, "attn_k_norm": shape.head_dim}  # fmt: skip
+    tensors |= {
+        f"blk.{layer}.{key}.weight": np.ones(size, np.float32)
+        for layer in range(n_layers) for key, size in extra.items()
+    }  # fmt: skip
+    vocabulary = _Vocabulary(spell, _types(spell), merges)
+    _write(path, shape, vocabulary, tensors, name="Windowed", chat_template=chatml_template(), add_bos=False,
+           type="F32", metadata={"gemma3.attention.sliding_window": window})  # fmt: skip
+    return path
+
+
 @dataclass(frozen=True)
 class Script:
     """What a scripted model will say: token ids by position, and the ids' own bytes."""
@@ -229,6 +248,7 @@ class _Shape:
     head_dim: int
     d_ff: int
     n_ctx: int
+    architecture: str = "llama"
 
 
 def _llama_matrices(shape: _Shape) -> dict[str, tuple[tuple[int, int], float]]:
@@ -268,7 +288,7 @@ def _write(
     path: Path, shape: _Shape, vocabulary: _Vocabulary, tensors: Mapping[str, np.ndarray], *, name: str,
     chat_template: str | None, add_bos: bool, type: str, metadata: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, shape.architecture)
     for key, value in (_llama_metadata(shape, name, len(vocabulary.spelling), type) | dict(metadata)).items():
         _add(writer, key, value)
     writer.add_tokenizer_model("gpt2")
@@ -291,17 +311,18 @@ def _write(
 
 
 def _llama_metadata(shape: _Shape, name: str, n_vocab: int, type: str) -> dict[str, Any]:
-    explicit = {"key_length": shape.head_dim, "value_length": shape.head_dim}
-    return {
-        "general.name": name, "general.file_type": int(_file_type(type)), "general.quantization_version": 2,
-        "llama.block_count": shape.n_layers, "llama.context_length": shape.n_ctx,
-        "llama.embedding_length": shape.d_model, "llama.feed_forward_length": shape.d_ff,
-        "llama.attention.head_count": shape.n_heads, "llama.attention.head_count_kv": shape.n_kv_heads,
-        "llama.attention.layer_norm_rms_epsilon": _RMS_EPSILON, "llama.rope.freq_base": 10000.0,
-        "llama.rope.dimension_count": shape.head_dim, "llama.vocab_size": n_vocab,
-        **({f"llama.attention.{key}": size for key, size in explicit.items()}
-           if shape.head_dim * shape.n_heads != shape.d_model else {}),
+    own: dict[str, Any] = {
+        "block_count": shape.n_layers, "context_length": shape.n_ctx, "embedding_length": shape.d_model,
+        "feed_forward_length": shape.d_ff, "attention.head_count": shape.n_heads,
+        "attention.head_count_kv": shape.n_kv_heads, "attention.layer_norm_rms_epsilon": _RMS_EPSILON,
+        "rope.freq_base": 10000.0, "rope.dimension_count": shape.head_dim, "vocab_size": n_vocab,
     }  # fmt: skip
+    if shape.head_dim * shape.n_heads != shape.d_model or shape.architecture != "llama":
+        own |= {"attention.key_length": shape.head_dim, "attention.value_length": shape.head_dim}
+    general = {"name": name, "file_type": int(_file_type(type)), "quantization_version": 2}
+    return {f"general.{key}": value for key, value in general.items()} | {
+        f"{shape.architecture}.{key}": value for key, value in own.items()
+    }
 
 
 def _file_type(type: str) -> int:
