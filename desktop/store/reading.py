@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from desktop.store.records import ChatRecord, ChatSummary, MessageRecord, MessageState, OpenChat, Receipt
+from desktop.store.schema import is_damage
 from runtime.errors import ErrorInfo
 from runtime.messages import Role
 
@@ -17,6 +18,9 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _SNIPPET = 120  # characters of the last message in the list
 _MESSAGE = "seq, id, chat_id, parent_id, role, content, created, state, model, receipt, error"
+MESSAGE_KEYS = "SELECT seq FROM messages INDEXED BY messages_of_chat"
+_CHAT_KEYS = "SELECT seq FROM chats INDEXED BY chats_by_time ORDER BY updated DESC"
+_SHAPE = "SELECT seq, id, parent_id FROM messages WHERE {where} ORDER BY seq"
 _LISTED = """
     SELECT seq, id, title, updated,
            (SELECT substr(content, 1, 200) FROM messages WHERE messages.id = chats.leaf) AS last
@@ -64,14 +68,13 @@ class Tree:
 
 def tree(connection: sqlite3.Connection, chat_id: str) -> Tree:
     """Returns the shape of one chat."""
-    query = "SELECT id, parent_id FROM messages WHERE chat_id = ? ORDER BY seq"
-    rows = connection.execute(query, (chat_id,)).fetchall()
+    rows = tolerant(connection, _SHAPE, "chat_id = ?", (chat_id,), MESSAGE_KEYS + " WHERE chat_id = ?", (chat_id,))
     return Tree([(as_text(row["id"]), None if row["parent_id"] is None else as_text(row["parent_id"])) for row in rows])
 
 
 def list_chats(connection: sqlite3.Connection) -> list[ChatSummary]:
     """Returns the chats that are not deleted, the latest first."""
-    rows = _tolerant(connection, _LISTED, "deleted IS NULL", "SELECT seq FROM chats WHERE deleted IS NULL")
+    rows = tolerant(connection, _LISTED, "deleted IS NULL", (), _CHAT_KEYS)
     return [
         ChatSummary(
             id=as_text(row["id"]),
@@ -141,17 +144,25 @@ def _message(row: sqlite3.Row) -> MessageRecord:
     )
 
 
-def _tolerant(connection: sqlite3.Connection, query: str, where: str, keys: str) -> list[sqlite3.Row]:
-    """Returns all rows, or, where a page of the file is damaged, those that can still be read one by one."""
+def tolerant(
+    connection: sqlite3.Connection, query: str, where: str, values: Sequence[Any], keys: str, key_values: Any = ()
+) -> list[sqlite3.Row]:
+    """Returns all rows of `query`, or, where a page of the file is damaged, those that can be read one by one.
+
+    `keys` lists the rows' numbers without touching the rows, by walking an index.
+    """
     try:
-        return connection.execute(query.format(where=where)).fetchall()
+        return connection.execute(query.format(where=where), values).fetchall()
     except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
         _log.warning("reading rows one by one: %s", error)
-    return [row for key in _keys(connection, keys) for row in _one_row(connection, query.format(where="seq = ?"), key)]
+    one = query.format(where=f"seq = ? AND ({where})")
+    return [row for key in _keys(connection, keys, key_values) for row in _one_row(connection, one, (key, *values))]
 
 
-def _keys(connection: sqlite3.Connection, query: str) -> Iterator[int]:
-    cursor = connection.execute(query)
+def _keys(connection: sqlite3.Connection, query: str, values: Any) -> Iterator[int]:
+    cursor = connection.execute(query, values)
     try:
         while (row := cursor.fetchone()) is not None:
             yield row[0]
@@ -159,11 +170,11 @@ def _keys(connection: sqlite3.Connection, query: str) -> Iterator[int]:
         _log.warning("the list of rows ends early: %s", error)
 
 
-def _one_row(connection: sqlite3.Connection, query: str, key: int) -> list[sqlite3.Row]:
+def _one_row(connection: sqlite3.Connection, query: str, values: Sequence[Any]) -> list[sqlite3.Row]:
     try:
-        return connection.execute(query, (key,)).fetchall()
+        return connection.execute(query, values).fetchall()
     except sqlite3.DatabaseError as error:
-        _log.warning("row %d cannot be read: %s", key, error)
+        _log.warning("row %d cannot be read: %s", values[0], error)
         return []
 
 

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import sqlite3
 
-from desktop.store.reading import as_number, as_text
+from desktop.store.reading import MESSAGE_KEYS, as_number, as_text, tolerant
 from desktop.store.records import SearchHit, clean_text
 
 LIMIT = 50
 _BEFORE, _AFTER = 40, 120  # characters shown around the first match
 
+_FOUND = f"""
+    SELECT found.*, chats.title, chats.updated
+    FROM (SELECT seq, id, chat_id, content FROM messages WHERE {{where}}) AS found
+    JOIN chats ON chats.id = found.chat_id
+    WHERE chats.deleted IS NULL ORDER BY found.seq DESC LIMIT {LIMIT}
+"""
 _CREATE = """
     CREATE VIRTUAL TABLE IF NOT EXISTS message_index
     USING fts5(content, content='messages', content_rowid='seq', tokenize='trigram')
@@ -85,20 +91,13 @@ def _titles(connection: sqlite3.Connection, words: list[str]) -> list[SearchHit]
 def _messages(connection: sqlite3.Connection, words: list[str], *, indexed: bool) -> list[SearchHit]:
     long = [word for word in words if len(word) >= 3] if indexed else []
     short = [word for word in words if word not in long]
-    conditions = [_contains("messages.content", short)] if short else []
+    conditions = [_contains("content", short)] if short else []
     values = [_fold(word) for word in short]
     if long:
-        conditions.append("messages.seq IN (SELECT rowid FROM message_index WHERE message_index MATCH ?)")
+        conditions.append("seq IN (SELECT rowid FROM message_index WHERE message_index MATCH ?)")
         values.append(" ".join('"' + word.replace('"', '""') + '"' for word in long))
-    query = f"""
-        SELECT messages.id AS message_id, messages.chat_id, messages.content, chats.title, chats.updated
-        FROM messages JOIN chats ON chats.id = messages.chat_id
-        WHERE chats.deleted IS NULL AND {" AND ".join(conditions)} ORDER BY messages.seq DESC LIMIT {LIMIT}
-    """
-    return [
-        _hit(row, as_text(row["message_id"]), excerpt(as_text(row["content"]), words))
-        for row in connection.execute(query, values)
-    ]
+    rows = tolerant(connection, _FOUND, " AND ".join(conditions), values, MESSAGE_KEYS)
+    return [_hit(row, as_text(row["id"]), excerpt(as_text(row["content"]), words)) for row in rows[:LIMIT]]
 
 
 def _hit(row: sqlite3.Row, message_id: str | None, snippet: str) -> SearchHit:
