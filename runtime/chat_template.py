@@ -246,15 +246,22 @@ def _environment() -> jinja2.Environment:
 # --- one template -----------------------------------------------------------------------------------------------
 
 
+def check_source(source: str) -> None:
+    """Raises `NoTemplate` for a blank source, `TemplateTooLarge` for one beyond `SOURCE_LIMIT`."""
+    if not source.strip():
+        raise NoTemplate
+    if len(source) > SOURCE_LIMIT:
+        raise TemplateTooLarge("source", SOURCE_LIMIT)
+
+
 class ChatTemplate:
     """A compiled template. `bos` and `eos` are the texts of the model's tokens, empty where it has none.
 
-    Raises `TemplateBroken` where the source does not parse, `TemplateTooLarge` where it is too long.
+    Raises `TemplateBroken` where the source does not parse, and what `check_source` raises.
     """
 
     def __init__(self, source: str, *, bos: str = "", eos: str = "") -> None:
-        if len(source) > SOURCE_LIMIT:
-            raise TemplateTooLarge("source", SOURCE_LIMIT)
+        check_source(source)
         self._source = source
         self._tokens: dict[str, Any] = {"bos_token": bos or _MissingToken(), "eos_token": eos or _MissingToken()}
         self._environment = _environment()

@@ -31,7 +31,7 @@ from runtime.text import _
 
 MEMORY_LIMIT = 256 * 1024 * 1024  # bytes a template may use, beyond what the child holds when it starts
 _START_LIMIT = 30.0  # seconds; a cold disk and a virus scanner together
-_BACKSTOP = 3.0  # seconds after which the child ends itself, should nobody be left to end it
+_BACKSTOP = 1.0  # seconds after which the child ends itself, should nobody be left to end it
 
 
 _CAN_LIMIT_ITSELF = sys.platform == "linux"  # elsewhere the limit on memory is missing or not kept; the parent watches
@@ -157,8 +157,7 @@ class TemplateRenderer:
         """
         if not messages:
             raise ValueError("a conversation has at least one message")
-        if not source.strip():
-            raise chat_template.NoTemplate
+        chat_template.check_source(source)
         request = _Request(
             source=control_text.whole_characters(source),
             messages=tuple(Message(turn.role, control_text.whole_characters(turn.content)) for turn in messages),

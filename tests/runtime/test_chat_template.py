@@ -98,7 +98,9 @@ FEATURES = {
 }
 
 
-def render(source: str, messages: tuple[Message, ...] = TALK, *, bos: str = "<s>", eos: str = "</s>", **options: Any) -> str:
+def render(
+    source: str, messages: tuple[Message, ...] = TALK, *, bos: str = "<s>", eos: str = "</s>", **options: Any
+) -> str:
     return ChatTemplate(source, bos=bos, eos=eos).render(messages, now=NOW, **options)
 
 

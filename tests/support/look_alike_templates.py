@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-CHATML = """
+CHATML = """\
 {%- for message in messages %}
 {{- '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
 """
 
-CHATML_WITH_DEFAULT = """
+CHATML_WITH_DEFAULT = """\
 {% if messages[0].role != 'system' %}<|im_start|>system
 You are helpful.<|im_end|>
 {% endif %}
@@ -22,7 +22,7 @@ You are helpful.<|im_end|>
 {% endif %}
 """
 
-LLAMA_2 = """
+LLAMA_2 = """\
 {%- if messages[0]['role'] == 'system' -%}
   {%- set system, turns = '<<SYS>>\n' ~ messages[0]['content'] ~ '\n<</SYS>>\n\n', messages[1:] -%}
 {%- else -%}
@@ -41,7 +41,7 @@ LLAMA_2 = """
 {%- endfor -%}
 """
 
-LLAMA_3 = """
+LLAMA_3 = """\
 {{- bos_token }}
 {%- set ns = namespace(system='') %}
 {%- if messages[0]['role'] == 'system' %}
@@ -58,19 +58,19 @@ LLAMA_3 = """
 {%- endif %}
 """
 
-GEMMA = """
+GEMMA = """\
 {{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}
 {% for message in messages %}
 {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
 {{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
 {% endif %}
 {% set role = 'model' if message['role'] == 'assistant' else message['role'] %}
-{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}
+{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>' }}
 {% endfor %}
 {% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}
 """
 
-MISTRAL = """
+MISTRAL = """\
 {{- bos_token }}
 {%- set turns = messages | rejectattr('role', 'equalto', 'system') | list %}
 {%- set system = messages | selectattr('role', 'equalto', 'system') | map(attribute='content') | join('\n\n') %}
@@ -83,12 +83,12 @@ MISTRAL = """
 {%- endfor %}
 """
 
-PHI = """
+PHI = """\
 {% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content + '<|end|>\n' }}{% endfor %}
 {% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}
 """
 
-ZEPHYR = """
+ZEPHYR = """\
 {% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>\n' + message['content'] + eos_token }}
@@ -103,7 +103,7 @@ ZEPHYR = """
 {% endfor %}
 """
 
-ALPACA = """
+ALPACA = """\
 {% for message in messages %}
 {% if message.role == 'user' %}
 ### Instruction:
@@ -120,7 +120,7 @@ ALPACA = """
 {% endif %}
 """
 
-COMMAND_R = """
+COMMAND_R = """\
 {{- bos_token -}}
 {%- for message in messages -%}
 {%- set name = {'user': 'USER', 'assistant': 'CHATBOT', 'system': 'SYSTEM'}[message['role']] -%}
@@ -129,7 +129,7 @@ COMMAND_R = """
 {%- if add_generation_prompt -%}{{ '<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>' }}{%- endif -%}
 """
 
-DEEPSEEK = """
+DEEPSEEK = """\
 {%- if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif -%}
 {%- set ns = namespace(system='') -%}
 {%- for message in messages if message.role == 'system' %}{% set ns.system = ns.system + message.content %}{% endfor -%}

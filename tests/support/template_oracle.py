@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from unittest.mock import patch
 
 from transformers.utils import chat_template_utils
 
@@ -16,9 +17,6 @@ class _StoppedClock(datetime):
     @classmethod
     def now(cls, tz: Any = None) -> datetime:
         return NOW
-
-
-chat_template_utils.datetime = _StoppedClock
 
 
 def oracle(
@@ -35,11 +33,12 @@ def oracle(
         {"role": turn.role.value, "content": [{"type": "text", "text": turn.content}] if in_parts else turn.content}
         for turn in messages
     ]
-    rendered, _spans = chat_template_utils.render_jinja_template(
-        [chat],
-        chat_template=source,
-        continue_final_message=continue_last,
-        add_generation_prompt=add_generation_prompt and not continue_last,
-        **variables,
-    )
+    with patch.object(chat_template_utils, "datetime", _StoppedClock):
+        rendered, _spans = chat_template_utils.render_jinja_template(
+            [chat],
+            chat_template=source,
+            continue_final_message=continue_last,
+            add_generation_prompt=add_generation_prompt and not continue_last,
+            **variables,
+        )
     return str(rendered[0])
