@@ -173,8 +173,9 @@ def _cgroups(name: str, *, controller: str = "") -> list[Path]:
     root = _CGROUP_FOLDER / controller
     found = []
     for line in _read(_OWN_CGROUPS).splitlines():
-        _number, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
+        _number, _colon, rest = line.partition(":")
+        controllers, _colon, path = rest.partition(":")
+        if controller in controllers.split(",") and ".." not in path.split("/"):  # outside this namespace
             inner = root / path.lstrip("/")
             found += [folder for folder in (inner, *inner.parents) if folder.is_relative_to(root)]
     return [folder for folder in dict.fromkeys((*found, root)) if (folder / name).is_file()]

@@ -21,6 +21,7 @@ from runtime.errors import UserError
 from runtime.text import _
 
 _LOG_LINES = 200
+_DEBUG_LEVEL = 1  # GGML_LOG_LEVEL_DEBUG
 _logger = logging.getLogger(__name__)
 _log: deque[str] = deque(maxlen=_LOG_LINES)
 
@@ -92,9 +93,10 @@ def _import_functions() -> Any:
 
 @cache
 def _log_callback(library: Any) -> Any:
-    def keep(_level: int, text: bytes, _data: object) -> None:
+    def keep(level: int, text: bytes, _data: object) -> None:
         line = text.decode("utf-8", "replace")
-        _log.append(line)
+        if level != _DEBUG_LEVEL:  # a line for each node of the graph would push out the rest
+            _log.append(line)
         _logger.debug("%s", line.rstrip())
 
     return library.llama_log_callback(keep)

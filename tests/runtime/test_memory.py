@@ -1,0 +1,180 @@
+"""Memory is estimated from the header as llama.cpp will take it, and the default context fits what is free."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engines
+import tiny_gguf
+from runtime import devices, memory
+from runtime.gguf_header import GgufHeader, read_header
+from runtime.params import LoadParams
+
+KIB = 1024
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> GgufHeader:
+    return read_header(tiny_gguf.write_tiny(tmp_path_factory.mktemp("tiny") / "tiny.gguf"))
+
+
+def cache(header: GgufHeader, **params: Any) -> int:
+    return memory.estimate(header, LoadParams(**params)).cache
+
+
+def with_keys(header: GgufHeader, **keys: Any) -> GgufHeader:
+    """The same header with other values of the architecture's keys, dots written as two underscores."""
+    changed = {f"{header.architecture}.{key.replace('__', '.')}": value for key, value in keys.items()}
+    return replace(header, metadata={**header.metadata, **changed})
+
+
+# --- the cache, by hand -----------------------------------------------------------------------------------------
+
+
+def test_cache_counts_kv_heads_not_query_heads(tiny: GgufHeader) -> None:
+    # 2 layers, 2 KV heads of 32 numbers, K and V, 2 bytes each
+    assert cache(tiny, context_length=4096) == 4096 * 2 * 2 * 32 * 2 * 2
+
+
+def test_cache_uses_the_stated_head_size(tmp_path: Path) -> None:
+    header = read_header(tiny_gguf.write_tiny(tmp_path / "hd.gguf", head_dim=64))
+    assert cache(header, context_length=4096) == 4096 * 2 * 2 * 64 * 2 * 2
+
+
+def test_cache_is_padded_like_the_library_pads_it(tiny: GgufHeader) -> None:
+    assert cache(tiny, context_length=257) == cache(tiny, context_length=512) == 2 * cache(tiny, context_length=256)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bytes_per_32"),
+    [("f32", 128), ("f16", 64), ("bf16", 64), ("q8_0", 34), ("q5_1", 24), ("q5_0", 22), ("q4_1", 20), ("q4_0", 18),
+     ("iq4_nl", 18)],
+)  # fmt: skip
+def test_cache_types_have_their_block_sizes(tiny: GgufHeader, kind: str, bytes_per_32: int) -> None:
+    cells = 4096 * 2 * 2  # positions, layers, KV heads of 32
+    assert cache(tiny, context_length=4096, kv_type_k=kind) == cells * (bytes_per_32 + 64)
+    assert cache(tiny, context_length=4096, kv_type_v=kind) == cells * (64 + bytes_per_32)
+
+
+def test_a_head_size_off_the_block_is_counted_as_f16(tmp_path: Path) -> None:
+    header = read_header(tiny_gguf.write_tiny(tmp_path / "h16.gguf", n_heads=16, n_kv_heads=4))
+    assert cache(header, kv_type_k="q8_0") == cache(header)
+
+
+def test_heads_given_per_layer_are_counted_per_layer(tiny: GgufHeader) -> None:
+    header = with_keys(tiny, attention__head_count_kv=(0, 8))
+    assert cache(header, context_length=256) == 256 * 8 * 32 * 2 * 2
+
+
+def test_layers_that_share_a_cache_have_none(tiny: GgufHeader) -> None:
+    assert cache(with_keys(tiny, attention__shared_kv_layers=1)) * 2 == cache(tiny)
+
+
+def test_windowed_layers_keep_the_window_and_a_micro_batch(tmp_path: Path) -> None:
+    header = read_header(tiny_gguf.write_windowed(tmp_path / "w.gguf", n_layers=6, window=256))
+    layer = 2 * 64 * 2 * 2  # bytes per cell
+    assert cache(header, context_length=8192, micro_batch=512) == (8192 + 5 * 768) * layer
+    assert cache(header, context_length=8192, swa_full=True) == 6 * 8192 * layer
+    assert cache(header, context_length=256) == 6 * 256 * layer
+
+
+def test_a_pattern_in_the_file_wins_over_the_family_s(tmp_path: Path) -> None:
+    header = read_header(tiny_gguf.write_windowed(tmp_path / "w.gguf", n_layers=6, window=256))
+    layer = 2 * 64 * 2 * 2
+    listed = with_keys(header, attention__sliding_window_pattern=(True, False, False, False, False, False))
+    assert cache(listed, context_length=8192) == (5 * 8192 + 768) * layer
+    period = with_keys(header, attention__sliding_window_pattern=2)
+    assert cache(period, context_length=8192) == (3 * 8192 + 3 * 768) * layer
+
+
+def test_a_window_that_the_library_ignores_is_ignored(tiny: GgufHeader) -> None:
+    assert cache(with_keys(tiny, attention__sliding_window=16)) == cache(tiny)
+
+
+def test_recurrent_models_have_a_state_instead_of_a_cache(tiny: GgufHeader) -> None:
+    sizes = {"block_count": 2, "embedding_length": 64}
+    sizes |= {"ssm.inner_size": 128, "ssm.state_size": 16, "ssm.conv_kernel": 4}
+    header = replace(
+        tiny, metadata={"general.architecture": "mamba", **{f"mamba.{key}": size for key, size in sizes.items()}}
+    )
+    assert cache(header, context_length=256) == cache(header, context_length=65536) == 2 * 4 * (3 * 128 + 16 * 128)
+
+
+# --- against the library ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head_dim", [None, 64])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"context_length": 256},
+        {"context_length": 4096},
+        {"context_length": 4096, "flash_attention": "off", "micro_batch": 128},
+        {"context_length": 4096, "flash_attention": "on", "kv_type_k": "q8_0", "kv_type_v": "q4_0"},
+    ],
+    ids=str,
+)
+def test_estimate_is_what_the_library_takes(tmp_path: Path, head_dim: int | None, params: dict[str, Any]) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "tiny.gguf", head_dim=head_dim)
+    engine = engines.load(path, **params)
+    taken = engine.info.memory_bytes
+    engine.close()
+    assert memory.estimate(read_header(path), LoadParams(**params)).total == pytest.approx(taken, rel=0.1)
+
+
+@pytest.mark.parametrize("swa_full", [False, True])
+def test_estimate_of_a_windowed_model_is_what_the_library_takes(tmp_path: Path, swa_full: bool) -> None:
+    path = tiny_gguf.write_windowed(tmp_path / "w.gguf", n_layers=6)
+    engine = engines.load(path, context_length=8192, swa_full=swa_full)
+    taken = engine.info.memory_bytes
+    engine.close()
+    wanted = LoadParams(context_length=8192, swa_full=swa_full)
+    assert memory.estimate(read_header(path), wanted).total == pytest.approx(taken, rel=0.1)
+
+
+# --- the default context ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trained", "expected"), [(0, 4096), (100, 100), (2048, 2048), (4096, 4096), (1_048_576, 4096), (2**31 - 1, 4096)]
+)
+def test_default_context_is_the_models_but_at_most_4096(tiny: GgufHeader, trained: int, expected: int) -> None:
+    assert memory.default_context(with_keys(tiny, context_length=trained), 1 << 40) == expected
+
+
+def test_default_context_shrinks_to_what_is_free(tiny: GgufHeader) -> None:
+    whole = memory.estimate(tiny, context_length=4096).total
+    fitting = memory.default_context(tiny, whole - 1)
+    assert 512 <= fitting < 4096
+    assert memory.estimate(tiny, context_length=fitting).total < whole
+
+
+def test_default_context_takes_the_parameters_into_account(tiny: GgufHeader) -> None:
+    small = LoadParams(kv_type_k="q4_0", kv_type_v="q4_0")
+    free = memory.estimate(tiny, small, context_length=4096).total
+    assert memory.default_context(tiny, free, small) == 4096
+    assert memory.default_context(tiny, free, LoadParams()) < 4096
+
+
+def test_default_context_never_falls_below_512(tiny: GgufHeader) -> None:
+    assert memory.default_context(tiny, 0) == 512
+
+
+# --- free memory ------------------------------------------------------------------------------------------------
+
+
+def test_free_memory_respects_a_containers_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "memory_left_in_container", lambda: 5 * KIB)
+    assert memory.free_memory() == 5 * KIB
+
+
+def test_free_memory_respects_the_limit_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (KIB, KIB))
+    assert memory.free_memory() == 0
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (resource.RLIM_INFINITY, KIB))
+    assert memory.free_memory() > KIB * KIB
