@@ -65,14 +65,14 @@ def chat(
         view.loaded(held.info)
         dialogue = Dialogue(held, sampling=what.sampling, system=system or "")
         if interactive:
-            return _converse(dialogue, view)
+            return _converse(dialogue, what.name, TextView(verbose=verbose))
         return answer_each(dialogue, messages, view)
 
 
-def _converse(dialogue: Dialogue, view: AnswerView) -> int:
+def _converse(dialogue: Dialogue, name: str, view: TextView) -> int:
     from desktop.cli.terminal_chat import TerminalChat
 
-    TerminalChat(dialogue, view=view, history=_history_file()).run()
+    TerminalChat(dialogue, name=name, view=view, history=_history_file()).run()
     return 0
 
 

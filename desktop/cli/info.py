@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -132,8 +132,8 @@ def _show_memory(header: GgufHeader, estimate: memory.MemoryEstimate) -> None:
     if estimate.total > memory.free_memory():
         output.write_line("  " + _("This is more than is free; a shorter context or a smaller model would fit."))
     if header.context_length and estimate.context_length > header.context_length:
-        output.write_line("  " + _("The model was trained for {count} tokens; beyond them its answers get worse.").format(
-            count=f"{header.context_length:,}"))  # fmt: skip
+        note = _("The model was trained for {count} tokens; beyond them its answers get worse.")
+        output.write_line("  " + note.format(count=f"{header.context_length:,}"))
 
 
 def _show_metadata(header: GgufHeader) -> None:
@@ -169,7 +169,7 @@ def _tensor_rows(tensors: Iterable[TensorInfo]) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
-def _section(title: str, rows: list[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> None:
+def _section(title: str, rows: Sequence[Sequence[str]], *, right: tuple[int, ...] = ()) -> None:
     output.write_line()
     output.write_line(title)
     for line in columns(rows, right=right):

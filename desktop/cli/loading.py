@@ -10,6 +10,7 @@ from typing import Any
 
 from desktop.cli import output
 from desktop.cli.interrupt import Interrupts
+from desktop.cli.layout import harmless
 from desktop.cli.options import Settings
 from runtime import engines
 from runtime.engine import Engine
@@ -21,6 +22,7 @@ from runtime.text import _
 class Wanted:
     """The model that a command is about, and the settings that apply to it."""
 
+    name: str
     path: Path
     sampling: SamplingParams
     load: LoadParams
@@ -35,7 +37,7 @@ def wanted(model: str | None, values: Mapping[str, Any]) -> Wanted:
 
     settings = Settings.read(values)
     found = resolve(model or settings.app.model)
-    return Wanted(found.path, settings.sampling(found.key), settings.load(found.key))
+    return Wanted(found.name, found.path, settings.sampling(found.key), settings.load(found.key))
 
 
 @contextlib.contextmanager
@@ -44,11 +46,11 @@ def opened(model: Wanted, *, engine: str = "auto") -> Iterator[Engine]:
     status = output.StatusLine()
 
     def progress(fraction: float) -> bool:
-        status.show(_("Loading {name}: {percent} %").format(name=model.path.name, percent=int(100 * fraction)))
+        status.show(_("Loading {name}: {percent} %").format(name=harmless(model.name), percent=int(100 * fraction)))
         return not interrupts.stop.is_set()
 
     with Interrupts() as interrupts:
-        status.show(_("Loading {name}").format(name=model.path.name))
+        status.show(_("Loading {name}").format(name=harmless(model.name)))
         try:
             held = engines.open_engine(
                 model.path, model.load, engine=engine, listener=progress, stop=interrupts.stop  # type: ignore[arg-type]

@@ -25,8 +25,9 @@ Answer = Callable[[StopFlag], Iterator[GenerationEvent]]
 class TerminalChat:
     """One conversation with a person at a terminal."""
 
-    def __init__(self, dialogue: Dialogue, *, view: TextView, history: Path | None) -> None:
+    def __init__(self, dialogue: Dialogue, *, name: str, view: TextView, history: Path | None) -> None:
         self.dialogue = dialogue
+        self._name = name
         self.finished = False
         self._view = view
         self._commands = SlashCommands(self)
@@ -44,11 +45,9 @@ class TerminalChat:
                 self._handle(typed)
 
     def _greet(self) -> None:
-        info = self.dialogue.engine.info
-        name = harmless(info.name or Path(info.path).stem)
-        context = _("{count} tokens of context").format(count=f"{info.context_length:,}")
-        output.write_line(f"{name} · {context}")
-        output.write_line(_("Enter sends, Alt+Enter begins a new line, /help shows the commands, Ctrl-D leaves."))
+        context = _("{count} tokens of context").format(count=f"{self.dialogue.engine.info.context_length:,}")
+        output.write_line(f"{harmless(self._name)} · {context}")
+        output.remark(_("Enter sends, /help shows the commands, Ctrl-D leaves."))
 
     def _read(self) -> str | None:
         """Returns what was typed; None where there is nothing to do."""
