@@ -42,6 +42,31 @@ class AlreadyRunning(UserError):
         )
 
 
+class _Visitor(QObject):
+    """The connection of a second start, for as long as it lasts."""
+
+    asked = Signal(str)
+
+    def __init__(self, socket: QLocalSocket, parent: QObject) -> None:
+        super().__init__(parent)
+        self._socket = socket
+        socket.setParent(self)
+        socket.readyRead.connect(self.read)
+        socket.disconnected.connect(self.deleteLater)
+
+    @Slot()
+    def read(self) -> None:
+        if not self._socket.canReadLine() and self._socket.bytesAvailable() <= _MAX_MESSAGE:
+            return
+        message = _decoded(bytes(self._socket.readLine(_MAX_MESSAGE).data()))
+        if message is None:
+            self._socket.abort()
+            return
+        self._socket.write(_ANSWER)
+        self._socket.flush()
+        self.asked.emit(message)
+
+
 class SingleInstance(QObject):
     """The right to use a profile, held until `release` or the end of the process, however that comes."""
 
@@ -90,15 +115,18 @@ class SingleInstance(QObject):
         self._lock.setStaleLockTime(0)  # age says nothing; a lock is stale when its process is gone
         if self._lock.tryLock(0):
             return True
+        if self._holder() == os.getpid():  # left by a killed process that had our number, as happens in containers
+            self._lock.removeStaleLockFile()
+            return self._lock.tryLock(0)
         if self._lock.error() == QLockFile.LockError.LockFailedError:
             return False
         _log.warning("no lock is taken: %s cannot be written", self._profile)
         return True
 
     def _holder(self) -> int:
+        """Returns the process id in the lock, 0 where it names none."""
         assert self._lock is not None
-        known, pid, *_rest = self._lock.getLockInfo()
-        return int(pid) if known else 0
+        return next((part for part in self._lock.getLockInfo() if type(part) is int), 0)
 
     def _listen(self) -> None:
         QLocalServer.removeServer(self._name)  # left by a process that was killed; the lock says that nobody listens
@@ -113,22 +141,9 @@ class SingleInstance(QObject):
     @Slot()
     def _connected(self) -> None:
         while self._server is not None and self._server.hasPendingConnections():
-            socket = self._server.nextPendingConnection()
-            socket.readyRead.connect(lambda socket=socket: self._read(socket))
-            socket.disconnected.connect(socket.deleteLater)
-
-    def _read(self, socket: QLocalSocket) -> None:
-        if not socket.canReadLine():
-            if socket.bytesAvailable() > _MAX_MESSAGE:
-                socket.abort()
-            return
-        message = _decoded(bytes(socket.readLine(_MAX_MESSAGE).data()))
-        if message is None:
-            socket.abort()
-            return
-        socket.write(_ANSWER)
-        socket.flush()
-        self.raised.emit(message)
+            visitor = _Visitor(self._server.nextPendingConnection(), self)
+            visitor.asked.connect(self.raised)
+            visitor.read()  # it may have spoken before anybody listened
 
     def _ask_to_raise(self, open_path: str) -> bool:
         socket = QLocalSocket()
