@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from desktop.cli import output
 from desktop.cli.layout import harmless
+from desktop.cli.word_wrap import WordWrap
 from runtime.protocol import (
     ContextTrimmed,
     EngineInfo,
@@ -47,8 +49,9 @@ class AnswerView(Protocol):
 class TextView:
     """The answer on stdout; progress, remarks and, with `verbose`, numbers on stderr."""
 
-    def __init__(self, *, verbose: bool = False) -> None:
+    def __init__(self, *, verbose: bool = False, wrap: bool = False) -> None:
         self._verbose = verbose
+        self._wrap = wrap
         self._status = output.StatusLine()
         self._told: set[str] = set()
 
@@ -60,19 +63,16 @@ class TextView:
 
     def show(self, events: Iterable[GenerationEvent]) -> Finished | None:
         """Streams the text and ends it with a line break."""
-        finished, last = None, ""
+        finished, text = None, _Text(wrap=self._wrap)
         try:
             for event in events:
                 if isinstance(event, TextDelta):
                     self._status.clear()
-                    text = harmless(event.text) if output.is_terminal(sys.stdout) else event.text
-                    output.write(text)
-                    last = text or last
+                    text.write(event.text)
                 finished = self._other(event) or finished
         finally:
             self._status.clear()
-            if last and not last.endswith("\n"):
-                output.write("\n")
+            text.end()
         if finished is not None:
             self._ended(finished)
         return finished
@@ -97,6 +97,27 @@ class TextView:
             output.remark(_(_CUT[finished.reason]))
         if self._verbose:
             output.remark(finished_words(finished))
+
+
+class _Text:
+    """Text on stdout: as it is for a file or a pipe, harmless and broken between words for a terminal."""
+
+    def __init__(self, *, wrap: bool) -> None:
+        self._seen = output.is_terminal(sys.stdout)
+        self._wrap = WordWrap(lambda: shutil.get_terminal_size().columns) if wrap and self._seen else None
+        self._last = ""
+
+    def write(self, text: str) -> None:
+        if self._seen:
+            text = harmless(text)
+        self._last = text or self._last
+        output.write(self._wrap.feed(text) if self._wrap else text)
+
+    def end(self) -> None:
+        """Writes what was held back, and a line break where the text has none."""
+        held = self._wrap.finish() if self._wrap else ""
+        if held or self._last:
+            output.write(held if self._last.endswith("\n") else held + "\n")
 
 
 class JsonView:

@@ -67,7 +67,7 @@ def bench(
 
 
 def _show(result: measuring.BenchResult) -> None:
-    output.write_line(loaded_words(result.model))
+    output.say(loaded_words(result.model))
     for label, spread in (
         (_("Reading {count} tokens").format(count=result.prompt_tokens), result.prompt_tokens_per_second),
         (_("Writing {count} tokens").format(count=result.generated_tokens), result.generation_tokens_per_second),

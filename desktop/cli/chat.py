@@ -60,12 +60,12 @@ def chat(
     interactive = prompt is None and not as_json and output.is_terminal(sys.stdin) and output.is_terminal(sys.stdout)
     messages = iter(()) if interactive else _first_read(given_messages(prompt))
     what = wanted(model, flags)
-    view = JsonView() if as_json else TextView(verbose=verbose)
+    view = JsonView() if as_json else TextView(verbose=verbose, wrap=True)
     with opened(what, engine=engine) as held:
         view.loaded(held.info)
         dialogue = Dialogue(held, sampling=what.sampling, system=system or "")
         if interactive:
-            return _converse(dialogue, what.name, TextView(verbose=verbose))
+            return _converse(dialogue, what.name, TextView(verbose=verbose, wrap=True))
         return answer_each(dialogue, messages, view)
 
 

@@ -21,7 +21,7 @@ _METAVARS = {"int": "N", "float": "X", "str": "TEXT", "list": "TEXT"}
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
 
 
-class SettingType(click.ParamType[Any]):
+class SettingType(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
     """Reads a typed value through its declaration, so that the flag allows exactly what the setting allows."""
 
     def __init__(self, declared: SettingField) -> None:

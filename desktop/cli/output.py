@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from desktop.cli.layout import cut
+from desktop.cli.layout import cut, harmless, wrapped
 from runtime.errors import ErrorInfo
 
 
@@ -61,6 +61,19 @@ def write_line(text: str = "") -> None:
     write(text + "\n")
 
 
+def say(text: str) -> None:
+    """Writes sentences to stdout, broken between words where a terminal shows them."""
+    write_line(fitted(text, sys.stdout))
+
+
+def fitted(text: str, stream: TextIO) -> str:
+    """Returns sentences with lines that fit `stream`'s terminal; as they are for a file or a pipe."""
+    if not is_terminal(stream):
+        return text
+    cells = shutil.get_terminal_size().columns
+    return "\n".join(line for paragraph in text.split("\n") for line in wrapped(paragraph, cells))
+
+
 def write_json(value: Any) -> None:
     """Writes one JSON object as a line of UTF-8. A name that is no text keeps its bytes as lone surrogates."""
     line = json.dumps(msgspec.to_builtins(_builtin(value), enc_hook=_known), ensure_ascii=False)
@@ -97,7 +110,7 @@ def _known(value: Any) -> Any:
 def remark(text: str) -> None:
     """Writes a side remark to stderr."""
     if sys.stderr is not None:
-        sys.stderr.write(dim(text, sys.stderr) + "\n")
+        sys.stderr.write(dim(fitted(text, sys.stderr), sys.stderr) + "\n")
         sys.stderr.flush()
 
 
@@ -105,8 +118,8 @@ def show_error(info: ErrorInfo) -> None:
     """Writes what happened, why, and what to do next to stderr."""
     if sys.stderr is None:
         return
-    parts = [part for part in (info.title, info.message, info.hint) if part]
-    sys.stderr.write("\n".join(parts) + "\n")
+    text = "\n".join(filter(None, (info.title, info.message, info.hint)))
+    sys.stderr.write(fitted(harmless(text), sys.stderr) + "\n")
     sys.stderr.flush()
 
 

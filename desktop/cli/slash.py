@@ -86,9 +86,9 @@ class SlashCommands:
         if argument:
             dialogue.system = "" if argument.lower() == "off" else argument
         if dialogue.system:
-            output.write_line(_("System prompt: {text}").format(text=harmless(dialogue.system)))
+            output.say(_("System prompt: {text}").format(text=harmless(dialogue.system)))
         else:
-            output.write_line(_("There is no system prompt."))
+            output.say(_("There is no system prompt."))
 
     def undo(self, _argument: str) -> None:
         question = self._chat.dialogue.undo()
@@ -144,7 +144,7 @@ class SlashCommands:
         count = len(dialogue.turns)
         said = ngettext("{count} message", "{count} messages", count).format(count=count)
         numbers = finished_words(dialogue.last) if dialogue.last else ""
-        output.write_line("\n".join(filter(None, (loaded_words(dialogue.engine.info), said, numbers))))
+        output.say("\n".join(filter(None, (loaded_words(dialogue.engine.info), said, numbers))))
 
     def quit(self, _argument: str) -> None:
         self._chat.finished = True
