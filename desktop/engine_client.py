@@ -158,7 +158,7 @@ class EngineClient(QObject):
     def load(self, path: str | os.PathLike[str], params: LoadParams) -> None:
         """Loads a model in place of the present one; a running answer is stopped first, waiting ones use the new."""
         self._wanted = (os.path.abspath(path), params)
-        self._queue = deque(command for command in self._queue if isinstance(command, protocol.Generate))
+        self._drop_loads()
         self._queue.appendleft(self._load_command())
         self._stop_active()
         self._pump()
@@ -182,6 +182,8 @@ class EngineClient(QObject):
         elif self._active is not None and id in (None, self._active.id):
             self._stop_active()
             self._show_state()
+        elif self._active is None and id is None and self._has_waiting_load():
+            self._cancel_waiting_load()
 
     def tokenize(self, text: str) -> int:
         """Asks for the tokens of a text; `tokenized` or `failed` answers, also while an answer runs."""
@@ -358,6 +360,14 @@ class EngineClient(QObject):
             self.load_failed.emit(error)
         self._fail_waiting(error)
 
+    def _drop_loads(self) -> None:
+        self._queue = deque(command for command in self._queue if isinstance(command, protocol.Generate))
+
+    def _cancel_waiting_load(self) -> None:
+        """Loading was stopped while the process itself was still starting."""
+        self._drop_loads()
+        self._load_failed(LoadCancelled().info)
+
     def _fail_waiting(self, error: ErrorInfo) -> None:
         waiting, self._queue = self._queue, deque()
         for command in waiting:
@@ -412,8 +422,8 @@ class EngineClient(QObject):
             self._fatal.remember(active.path)
             self._load_failed(error)
         elif active is None and self._has_waiting_load():
-            self._queue = deque(command for command in self._queue if isinstance(command, protocol.Generate))
-            self._load_failed(error)  # the process did not even start
+            self._drop_loads()  # the process did not even start
+            self._load_failed(error)
         else:
             self._fail_answers(active, error)
         self.crashed.emit(error)

@@ -165,11 +165,13 @@ class ChatSession(QObject):
             self.new_chat()
         self._store.delete_chat(chat_id)
 
-    def rename(self, title: str) -> None:
-        """Gives the shown chat a title."""
-        self._set_title(" ".join(title.split()))
-        if self._stored:
-            self._store.rename_chat(self.chat_id, self.title)
+    def rename_chat(self, chat_id: str, title: str) -> None:
+        """Gives a chat a title."""
+        title = " ".join(title.split())
+        if chat_id == self.chat_id:
+            self._set_title(title)
+        if chat_id != self.chat_id or self._stored:
+            self._store.rename_chat(chat_id, title)
 
     # --- talking ---------------------------------------------------------------------------------------------------
 
@@ -312,7 +314,7 @@ class ChatSession(QObject):
         self._draft_timer.stop()
         self._ensure_stored()
         if not self.title:
-            self.rename(title_from(text))
+            self.rename_chat(self.chat_id, title_from(text))
         if self._chat.draft:
             self._chat = msgspec.structs.replace(self._chat, draft="")
             self._store_draft()

@@ -189,9 +189,10 @@ class ChatStore(QObject):
     def _done(self, operation: Operation[_T], *, writes: bool) -> _T | None:
         try:
             return (self._keeper.write if writes else self._keeper.read)(operation)
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - one call that fails must not end the saving of all others
             _log.exception("the chat store could not do what was asked")
-            self.problem.emit(ChatsUnreadable(reason(error)).info)
+            why = reason(error) if isinstance(error, sqlite3.Error) else str(error)
+            self.problem.emit(ChatsUnreadable(why).info)
             return None
 
     @Slot(object, object)

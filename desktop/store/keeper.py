@@ -15,7 +15,7 @@ from typing import TypeVar
 from desktop.store.database import ChatDatabase, connect
 from desktop.store.schema import NewerChats, is_damage
 from runtime.errors import UserError
-from runtime.places import UnwritablePlace, make_folder, set_aside, shown_path
+from runtime.places import UnwritablePlace, make_folder, set_aside, shown_path, write_reason
 from runtime.text import N_, _
 
 _log = logging.getLogger(__name__)
@@ -96,6 +96,8 @@ class Keeper:
             self._use_memory(ChatDatabase(), error)
         except UnwritablePlace as error:
             self._use_memory(ChatDatabase(), ChatsNotSaved(self._path, error.reason))
+        except OSError as error:  # the copy before a migration could not be made
+            self._use_memory(_copy_read_only(self._path), ChatsNotSaved(self._path, write_reason(error)))
         except sqlite3.Error as error:
             self._open_troubled(self._path, error)
 
@@ -171,7 +173,7 @@ class Keeper:
             with disk.transaction():
                 for operation in self._waiting:
                     operation(disk)
-        except (UnwritablePlace, NewerChats, sqlite3.Error) as error:
+        except (UnwritablePlace, NewerChats, OSError, sqlite3.Error) as error:
             _log.info("the chats still cannot be saved: %s", error)
             return
         self._memory.close()

@@ -437,3 +437,14 @@ def test_relative_paths_reach_the_engine_whole(
     with qtbot.waitSignal(client.loaded, timeout=10_000):
         client.load(model.name, LoadParams())
     assert client.all("loaded")[0][0].path == os.path.abspath(model)
+
+
+def test_loading_can_be_stopped_before_the_process_is_up(qtbot: QtBot, make: Make, model: Path) -> None:
+    client = make()
+    client.load(model, LoadParams())
+    id = client.generate(REQUEST)
+    qtbot.waitUntil(lambda: client.state is EngineState.STARTING, timeout=10_000)
+    client.stop()
+    assert client.all("load_failed")[0][0].code == "load_cancelled"
+    qtbot.waitUntil(ended(client, id), timeout=10_000)
+    assert client.written(answered(qtbot, client)) == REPLY, "a message afterwards loads it after all"
