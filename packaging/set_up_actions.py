@@ -44,6 +44,9 @@ def main(arguments: Sequence[str]) -> int:
     except SetUpError as error:
         console.say(str(error))
         return 2
+    except OSError as error:  # a folder that is not ours, a full disk
+        console.say(f"The set-up cannot go on: {error}. Check who owns this folder, and the disk's free space.")
+        return 2
     except KeyboardInterrupt:
         console.say("Interrupted. Run the same command again to go on.")
         return 130

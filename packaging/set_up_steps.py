@@ -63,18 +63,32 @@ class SetUp:
 
         Raises SetUpError with a text for people when a step cannot be done.
         """
-        libraries = system_packages.missing_libraries(system_packages.needed_libraries())
-        if not libraries and not self._due(level, with_font):
+        due = self._due(level, with_font)
+        needs = self._missing_from_the_system(due)
+        if not needs and not due:
             return
         with only_one(self._build / "set_up.lock", lambda: self._console.say("Waiting for another set-up here …")):
             self._console.begin_log()
-            if libraries:
-                system_packages.install(libraries, self._console, system_packages.apt_prefix())
+            if needs:
+                system_packages.install(needs, self._console, system_packages.apt_prefix())
             self._make_environment()
             for step in self._due(level, with_font):
                 self._stamps.forget(step.name)
                 step.do()
                 self._stamps.mark(step.name, step.key)
+
+    def _missing_from_the_system(self, due: list[Step]) -> list[system_packages.Need]:
+        """Returns all that the system lacks for the steps to come, so that a person is sent away once, not thrice."""
+        needs = system_packages.missing_libraries(system_packages.needed_libraries())
+        if not self._has_environment():
+            needs += system_packages.missing_for_venv()
+        wheels = llama_wheel.wheels_folder(self._build)
+        if any(step.name == "llama" for step in due) and not any(wheels.glob("*/*.whl")):
+            needs += system_packages.missing_compiler()
+        return needs
+
+    def _has_environment(self) -> bool:
+        return environment_version(self._venv) != "" and is_whole(self._venv)
 
     def _due(self, level: str, with_font: bool) -> list[Step]:
         return [step for step in self._steps(level, with_font) if not self._stamps.is_done(step.name, step.key)]
@@ -108,10 +122,8 @@ class SetUp:
         return [*own, *LLAMA_NEEDS, "setuptools"]
 
     def _make_environment(self) -> None:
-        if environment_version(self._venv) and is_whole(self._venv):
+        if self._has_environment():
             return
-        if lacking := system_packages.missing_for_venv():
-            system_packages.install(lacking, self._console, system_packages.apt_prefix())
         with self._console.step("Making the Python environment in .venv", "a few seconds"):
             self._make_venv(self._venv)
 

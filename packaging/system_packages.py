@@ -156,12 +156,17 @@ def apt_prefix(which: Callable[[str], str | None] = shutil.which, is_root: bool 
 
 def install(needs: list[Need], console: Console, prefix: list[str] | None) -> None:
     """Installs `needs` with apt, or raises SetUpError with the one line that does it."""
-    names = ", ".join(need.name for need in needs)
+    names = _listed([need.name for need in needs])
     advice = f"Missing: {names}. Install with: {install_command(needs)}"
     if prefix is None:
         raise SetUpError(advice)
-    with console.step(f"Installing {names} with apt", "about a minute"):
+    with console.step("Installing system packages with apt", "about a minute"):
         _apt_install([need.debian for need in needs], console, prefix, advice)
+
+
+def _listed(names: list[str], most: int = 4) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def _apt_install(packages: list[str], console: Console, prefix: list[str], advice: str) -> None:
