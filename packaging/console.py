@@ -6,14 +6,16 @@ then. Every program's output goes to the log file.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -138,7 +140,7 @@ class Console:
                 try:
                     _follow(process, log, tail, on_line)
                 except BaseException:
-                    process.terminate()
+                    _end(process)
                     raise
         return process.returncode, list(tail)
 
@@ -158,7 +160,16 @@ def _start(command: Sequence[str], env: Mapping[str, str] | None, cwd: Path | No
         errors="replace",
         env=dict(env) if env is not None else None,
         cwd=cwd,
+        start_new_session=True,  # so that it and all that it started can be ended together
     )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if sys.platform == "win32":
+        process.terminate()
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 def _follow(

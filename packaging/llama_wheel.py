@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _BUILD = (
     f'build_wheel(sys.argv[1], {{"build.targets": "{_TARGETS}", "wheel.exclude": "{_EXCLUDED}"}})'
 )
 _LIBRARIES = ("llama", "ggml", "ggml-base", "ggml-cpu")
+_ABANDONED_S = 86_400
 _BYTES_PER_JOB = 1_500_000_000
 
 
@@ -119,6 +121,7 @@ def build_wheel(build: LlamaBuild, *, source: Path, wheels: Path, python: Path, 
     """
     shutil.rmtree(source / "llama_cpp" / "lib", ignore_errors=True)  # the build installs here too; old ones would stay
     part = wheels / f".{build.key}.part-{os.getpid()}"
+    _remove_abandoned(wheels)
     part.mkdir(parents=True)
     try:
         with console.step("Building llama.cpp for this computer", _estimate(build)):
@@ -140,6 +143,13 @@ def check_wheel(wheel: Path) -> None:
     if absent:
         names = ", ".join(absent)
         raise SetUpError(f"llama.cpp was built without {names}. Unset QUERN_CMAKE_ARGS and run this again.")
+
+
+def _remove_abandoned(wheels: Path) -> None:
+    """Removes what builds that were killed left, sparing those that somebody else may be working on."""
+    for left in wheels.glob(".*.part-*"):
+        if time.time() - left.stat().st_mtime > _ABANDONED_S:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _keep(part: Path, wheels: Path, build: LlamaBuild) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tarfile
 import zipfile
@@ -100,6 +101,18 @@ def test_what_a_killed_build_left_is_not_used(tmp_path: Path) -> None:
     (left / WHEEL).write_bytes(b"PK")
 
     assert finished_wheel(tmp_path / "wheels", BUILD) is None
+
+
+def test_what_killed_builds_left_goes_away_after_a_day(tmp_path: Path, console: Console, fake_tools: Path) -> None:
+    old, recent = tmp_path / "wheels" / ".a.part-1", tmp_path / "wheels" / ".b.part-2"
+    for folder in (old, recent):
+        folder.mkdir(parents=True)
+    os.utime(old, (1, 1))
+
+    build(tmp_path, console, fake_tools)
+
+    assert not old.exists()
+    assert recent.exists()
 
 
 def test_a_wheel_without_a_library_is_refused(tmp_path: Path, console: Console, fake_tools: Path) -> None:
