@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +22,9 @@ from desktop.cli.layout import shown_path
 from runtime.errors import UserError
 from runtime.messages import Message, Role
 from runtime.text import LANGUAGES, _
+
+if TYPE_CHECKING:
+    from runtime.devices import GraphicsCard
 
 _ENOUGH_DISK = 1 << 30
 _SELF_TEST_PROMPT = "The quern is a mill of two stones that people turned by hand to grind their grain. " * 8
@@ -39,14 +43,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def all_findings() -> Iterator[Finding]:
     """Yields one finding after the other."""
-    for name, (title, check) in _checks().items():
+    for name, (title, check) in all_checks().items():
         yield _guarded(name, title, check)
 
 
 Result = tuple[str, str]  # what was found, and what to do about it; no advice means that all is well
 
 
-def _checks() -> dict[str, tuple[str, Callable[[], Result]]]:
+def all_checks() -> dict[str, tuple[str, Callable[[], Result]]]:
+    """Returns every check by its name for programs: its title, and the function that looks."""
     return {
         "version": (_("Quern"), _version),
         "computer": (_("Computer"), _computer),
@@ -82,22 +87,31 @@ def _version() -> Result:
 
 
 def _computer() -> Result:
-    import psutil
+    from runtime import devices
 
-    memory = psutil.virtual_memory()
-    found = _("{system} {machine} · {cores} processor cores · {total:.1f} GB of memory, {free:.1f} GB free")
-    return found.format(
-        system=f"{platform.system()} {platform.release()}", machine=platform.machine(),
-        cores=psutil.cpu_count(logical=False) or os.cpu_count() or 1,
-        total=memory.total / 1e9, free=memory.available / 1e9,
-    ), ""  # fmt: skip
+    here = devices.machine()
+    memory = _("{total:.1f} GB of memory, {free:.1f} GB free")
+    cores = _("{usable} of {cores} processor cores usable")
+    lines = (
+        f"{platform.system()} {platform.release()} {here.processor.architecture}",
+        f"{here.processor.name}: {' '.join(here.processor.features)}",
+        cores.format(usable=here.processor.usable, cores=here.processor.cores),
+        memory.format(total=here.memory_total / 1e9, free=here.memory_free / 1e9),
+        *(_graphics(card) for card in here.graphics),
+    )
+    return "\n".join(lines), ""
+
+
+def _graphics(card: GraphicsCard) -> str:
+    memory = f", {card.memory / 1e9:.1f} GB" if card.memory else ""
+    return _("Graphics card: {name}").format(name=card.name) + memory
 
 
 def _llama() -> Result:
     outcome = probes.probe("llama")
     if not outcome.found:
         return _ended(outcome), _("Run the set-up again; it builds llama.cpp for this processor.")
-    return "\n".join((outcome.found["build"], *outcome.found["devices"])), ""
+    return "\n".join((outcome.found["build"].replace(" = 1", ""), *outcome.found["devices"])), ""
 
 
 def _ended(outcome: probes.Outcome) -> str:
@@ -113,19 +127,13 @@ def _ended(outcome: probes.Outcome) -> str:
 
 
 def _starter() -> Result:
+    from runtime import starter
     from runtime.gguf_header import read_header
 
-    header = read_header(starter_path())
+    header = read_header(starter.starter_path())
     return _("{name}, {quantization}, {size:.0f} MB: {path}").format(
         name=header.name, quantization=header.quantization, size=header.file_size / 1e6, path=shown_path(header.path)
     ), ""  # fmt: skip
-
-
-def starter_path() -> Path:
-    """Returns the starter model's file. Raises `UserError` where it was not installed."""
-    from runtime.library import resolve
-
-    return resolve("starter").path
 
 
 def _self_test() -> Result:
@@ -138,7 +146,7 @@ def _self_test() -> Result:
         prompt=_SELF_TEST_PROMPT, ignore_end=True, sampling=SamplingParams(temperature=0, max_tokens=8)
     )
     with EngineProcess() as engine:
-        engine.load(starter_path(), LoadParams(context_length=512))
+        engine.load(_model_to_test(), LoadParams(context_length=512))
         *_events, finished = engine.generate(request)
     assert isinstance(finished, Finished)
     usage = finished.usage
@@ -147,6 +155,20 @@ def _self_test() -> Result:
     return _("Read {prompt} tokens at {speed:.0f} tokens/s and wrote 8 in an engine process.").format(
         prompt=usage.prompt_tokens, speed=usage.prompt_speed
     ), ""  # fmt: skip
+
+
+def _model_to_test() -> Path:
+    """Returns the starter model, or the smallest other one that can be run. Raises `StarterMissing`."""
+    from runtime import starter
+    from runtime.library import Library
+
+    try:
+        return starter.starter_path()
+    except starter.StarterMissing:
+        runnable = [model for model in Library().models() if model.runnable]
+        if not runnable:
+            raise
+        return min(runnable, key=lambda model: model.size_bytes).path
 
 
 def _templates() -> Result:
@@ -212,12 +234,9 @@ def _existing(folder: Path) -> Path:
 
 
 def _writable(folder: Path) -> bool:
-    """Tries it where the folder exists; otherwise asks whether it could be made."""
-    place = _existing(folder)
-    if place != folder:
-        return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    """Tries it, where the folder is or would be made; permissions alone do not tell (read-only disks, root)."""
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryDirectory(dir=_existing(folder)):
             return True
     except OSError:
         return False

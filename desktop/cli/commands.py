@@ -33,6 +33,11 @@ class Option(click.Option):
         super().__init__(names, **settings)
         self.section = section
 
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Returns the names and the help, without what click would add in English."""
+        record = super().get_help_record(ctx)
+        return (record[0], self.help or "") if record else None
+
 
 class Command(click.Command):
     """A command with examples."""
@@ -41,6 +46,15 @@ class Command(click.Command):
         super().__init__(name, add_help_option=False, **settings)
         self.examples, self.notes = tuple(examples), tuple(notes)
         self.params.append(help_option())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the arguments. Raises `UsageProblem` for words that the command does not take."""
+        ctx.allow_extra_args = True
+        words = super().parse_args(ctx, args)
+        if words and not ctx.resilient_parsing:
+            title = _("{command} does not take “{words}”.").format(command=ctx.command_path, words=" ".join(words))
+            raise UsageProblem(title, "", _("Text with spaces belongs into quotation marks."))
+        return words
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the whole help."""
@@ -206,8 +220,16 @@ def usage_problem(error: click.UsageError) -> UsageProblem:
         return UsageProblem(_("The option {name} needs a value.").format(name=error.option_name), "", hint)
     if isinstance(error, click.BadParameter) and error.param is not None:
         title = _("{name} cannot take that value.").format(name=_name_of(error.param))
-        return UsageProblem(title, error.message, hint)
+        return UsageProblem(title, _allowed(error.param.type) or error.message, hint)
     return UsageProblem(error.format_message(), "", hint)
+
+
+def _allowed(kind: click.ParamType) -> str:  # type: ignore[type-arg]  # generic only from click 8.4 on
+    if isinstance(kind, click.Choice):
+        return _("Allowed: {allowed}.").format(allowed=", ".join(kind.choices))
+    if isinstance(kind, click.IntRange):
+        return _("Allowed: a whole number from {low} to {high}.").format(low=kind.min, high=f"{kind.max:,}")
+    return ""
 
 
 def _name_of(param: click.Parameter) -> str:

@@ -71,9 +71,9 @@ def test_help_is_written_in_the_saved_language(run: Run, quern_home: Path, monke
         (["chat", "--temperature"], "The option --temperature needs a value"),
         (["complete"], "quern complete needs --prompt"),
         (["tokenize"], "quern tokenize needs MODEL"),
-        (["chat", "--engine", "warp"], "--engine cannot take that value"),
-        (["bench", "-r", "0"], "--repetitions cannot take that value"),
-        (["chat", "starter", "too", "many"], "too many"),
+        (["chat", "--engine", "warp"], "Allowed: auto, llama."),
+        (["bench", "-r", "0"], "Allowed: a whole number from 1 to 1,000."),
+        (["chat", "starter", "too", "many"], "quern chat does not take “too many”"),
     ],
 )
 def test_a_wrong_command_line_is_explained_and_exits_with_2(run: Run, arguments: list[str], said: str):
