@@ -19,7 +19,6 @@ from desktop.cli.loading import opened, wanted
 from desktop.cli.options import engine_option, model_argument, setting_options, verbose_option
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import NoHome, places
-from runtime.protocol import FinishReason
 from runtime.text import _
 
 
@@ -85,7 +84,7 @@ def _history_file() -> Path | None:
 def given_messages(prompt: str | None) -> Iterator[str]:
     """Yields the messages that come without a person at a terminal. Raises `UsageProblem` for an empty one."""
     if prompt is None:
-        yield from (line.strip() for line in sys.stdin or () if line.strip())
+        yield from filter(None, map(str.strip, input_lines()))
         return
     text = read_input() if prompt == "-" else prompt
     if not text.strip():
@@ -93,12 +92,15 @@ def given_messages(prompt: str | None) -> Iterator[str]:
     yield text
 
 
+def input_lines() -> Iterator[str]:
+    """Yields the lines of standard input as they come. Bytes that are no UTF-8 become U+FFFD, a BOM goes."""
+    for line in sys.stdin.buffer:
+        yield line.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
 def read_input() -> str:
-    """Returns the whole standard input. Bytes that are no text become U+FFFD."""
-    if sys.stdin is None:
-        return ""
-    binary = getattr(sys.stdin, "buffer", None)
-    return binary.read().decode("utf-8", "replace") if binary is not None else sys.stdin.read()
+    """Returns the whole standard input."""
+    return "".join(input_lines())
 
 
 def _first_read(messages: Iterator[str]) -> Iterator[str]:
@@ -121,7 +123,7 @@ def answer_each(dialogue: Dialogue, messages: Iterator[str], view: AnswerView) -
         if number and isinstance(view, TextView):
             output.write_line()
         with Interrupts() as interrupts:
-            finished = view.show(dialogue.ask(message, interrupts.stop))
-        if interrupts.count or (finished is not None and finished.reason is FinishReason.STOPPED):
+            view.show(dialogue.ask(message, interrupts.stop))
+        if interrupts.stop.is_set():
             return 130
     return 0

@@ -54,4 +54,4 @@ def complete(model: str | None, prompt: str, engine: str, verbose: bool, as_json
         view.loaded(held.info)
         with Interrupts() as interrupts:
             view.show(held.generate(request, interrupts.stop))
-    return 130 if interrupts.count else 0
+    return 130 if interrupts.stop.is_set() else 0

@@ -1,14 +1,17 @@
-"""Ctrl-C while an answer is written: the first ends the answer, the second the command, the third the process."""
+"""Ctrl-C while an answer is written: the first ends the answer, a later one the command, one more the process."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any, Self
 
 from runtime.engine import StopFlag
+
+_PATIENCE = 1.0  # seconds in which another Ctrl-C is the same wish, made impatiently
 
 
 class Interrupts:
@@ -16,7 +19,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.stop = StopFlag()
-        self.count = 0
+        self._asked_at = 0.0
+        self._raised = False
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -29,9 +33,11 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)
 
     def _pressed(self, _signal: int, _frame: FrameType | None) -> None:
-        self.count += 1
-        self.stop.set()
-        if self.count == 2:
-            raise KeyboardInterrupt
-        if self.count > 2:
+        if not self.stop.is_set():
+            self.stop.set()
+            self._asked_at = time.monotonic()
+        elif self._raised:
             os._exit(130)
+        elif time.monotonic() - self._asked_at > _PATIENCE:
+            self._raised = True
+            raise KeyboardInterrupt

@@ -36,7 +36,7 @@ def wanted(model: str | None, values: Mapping[str, Any]) -> Wanted:
     from runtime.library import resolve
 
     settings = Settings.read(values)
-    found = resolve(model or settings.app.model)
+    found = resolve(settings.app.model if model is None else model)
     return Wanted(found.name, found.path, settings.sampling(found.key), settings.load(found.key))
 
 

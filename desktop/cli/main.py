@@ -27,8 +27,7 @@ def run(arguments: list[str]) -> int:
     _use_saved_language()
     try:
         code = _invoke(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -18,7 +18,10 @@ from runtime.errors import ErrorInfo
 
 
 def prepare_streams() -> None:
-    """Lets text be printed that the terminal's encoding lacks, and switches a Windows console to escape codes."""
+    """Gives a program without streams silent ones, and lets text be printed that the terminal's encoding lacks."""
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - they live as long as the program
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -27,10 +30,10 @@ def prepare_streams() -> None:
         os.system("")  # starting any command turns on the console's escape codes; there is no other short way
 
 
-def is_terminal(stream: TextIO | None) -> bool:
-    """Returns whether a person sees `stream`, also where a windowed program has no streams at all."""
+def is_terminal(stream: TextIO) -> bool:
+    """Returns whether a person sits at `stream`."""
     try:
-        return stream is not None and stream.isatty()
+        return stream.isatty()
     except ValueError:  # closed
         return False
 
@@ -109,15 +112,12 @@ def _known(value: Any) -> Any:
 
 def remark(text: str) -> None:
     """Writes a side remark to stderr."""
-    if sys.stderr is not None:
-        sys.stderr.write(dim(fitted(text, sys.stderr), sys.stderr) + "\n")
-        sys.stderr.flush()
+    sys.stderr.write(dim(fitted(text, sys.stderr), sys.stderr) + "\n")
+    sys.stderr.flush()
 
 
 def show_error(info: ErrorInfo) -> None:
     """Writes what happened, why, and what to do next to stderr."""
-    if sys.stderr is None:
-        return
     text = "\n".join(filter(None, (info.title, info.message, info.hint)))
     sys.stderr.write(fitted(harmless(text), sys.stderr) + "\n")
     sys.stderr.flush()
@@ -128,7 +128,7 @@ class StatusLine:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._on = self._stream is not None and not plain(self._stream)
+        self._on = not plain(self._stream)
         self._shown = False
 
     def show(self, text: str) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from command_line import Opened, Run
 from fake_engine import ENDLESS, FakeEngine
+from runtime import engines
+from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.messages import Message, Role
 from runtime.protocol import TextDelta
@@ -40,8 +42,9 @@ def test_a_dash_takes_the_whole_input_as_one_message(run: Run, engine: FakeEngin
 
 
 def test_input_that_is_no_text_is_read_with_replacement_marks(run: Run, engine: FakeEngine, tiny: Path):
-    run("chat", str(tiny), "-p", "-", stdin=b"caf\xe9")
-    assert engine.requests[0].messages[0].content == "caf\ufffd"
+    run("chat", str(tiny), "-p", "-", stdin=b"\xef\xbb\xbfcaf\xe9")
+    run("chat", str(tiny), stdin=b"caf\xe9")
+    assert [request.messages[0].content for request in engine.requests] == ["caf\ufffd", "caf\ufffd"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["-p", "-"], ["-p", " "]])
@@ -108,6 +111,17 @@ def test_ctrl_c_ends_the_answer_keeps_its_text_and_returns_130(
     assert "Traceback" not in result.err
     assert engine.closed
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_while_the_model_loads_returns_130_silently(run: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch):
+    def slow(_path: Path, _params: object, *, stop: StopFlag, **_options: object) -> FakeEngine:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.is_set()
+        raise UserError("Loading was stopped.")
+
+    monkeypatch.setattr(engines, "open_engine", slow)
+    result = run("chat", str(tiny), "-p", "hi")
+    assert (result.code, result.out, result.err) == (130, "", "")
 
 
 def test_a_bug_of_ours_ends_with_1_and_a_log_file(

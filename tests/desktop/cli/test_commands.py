@@ -202,6 +202,25 @@ def test_an_unknown_architecture_is_refused_and_no_other_model_answers(tmp_path:
     assert b"Traceback" not in done.stderr
 
 
+def test_a_program_without_streams_still_runs(tiny: Path):
+    code = (
+        "import os, sys; sys.stdin = sys.stdout = sys.stderr = None;"
+        "from desktop.__main__ import main; os._exit(main(sys.argv[1:]))"
+    )
+    for words, expected in ((["info", str(tiny)], 0), (["chat", str(tiny)], 2), (["frobnicate"], 2)):
+        done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (expected, b"", b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_full_disk_is_told_and_exits_with_2():
+    done = subprocess.run(
+        f'"{sys.executable}" -m desktop models > /dev/full', shell=True, cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == ["No space left on device"]
+
+
 def test_chat_imports_neither_qt_nor_torch(tiny: Path):
     code = (
         "import sys; from desktop.__main__ import main; code = main(sys.argv[1:]);"
