@@ -16,7 +16,7 @@ class StopMatcher:
     """
 
     def __init__(self, stop_texts: Iterable[str]) -> None:
-        self._root = _automaton(stop for stop in stop_texts if stop)
+        self._root = _automaton(stop_texts)
         self._node = self._root
         self._held = ""
         self._stopped: str | None = None

@@ -299,8 +299,8 @@ ATTACKS = [
     "{% for m in messages %}{{ loop._iterable.__class__.__mro__ }}{% endfor %}",
     "{% macro f() %}{% endmacro %}{{ f._func.__globals__ }}",
     "{% macro f() %}{% endmacro %}{{ f.__class__.__init__.__globals__ }}",
-    "{% set ns = namespace(__class__=1) %}",
-    "{% set ns = namespace() %}{% set ns.__class__ = 1 %}",
+    "{{ dict.update(messages[0], {'content': 'x'}) }}",
+    "{{ dict.pop(messages[0], 'content') }}",
     "{% include '/etc/passwd' %}",
     "{% import 'os' as os %}",
     "{% extends '/etc/passwd' %}",
@@ -322,6 +322,12 @@ def test_hostile_template_gets_nowhere(source: str, tmp_path: Path) -> None:
 
     assert learned == ""
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("source", ["namespace(__class__=1)", "namespace(_x=1)", "namespace() %}{% set ns._x = 1"])
+def test_namespace_holds_no_private_names(source: str) -> None:
+    with pytest.raises(TemplateBroken, match="cannot hold"):
+        render("{% set ns = " + source + " %}")
 
 
 # --- which template ---------------------------------------------------------------------------------------------

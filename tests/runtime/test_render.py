@@ -38,13 +38,17 @@ NOW = datetime(2031, 2, 3, 4, 5)
 HELLO = (Message(Role.USER, "Hello"),)
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 CONTROL = ("<|im_start|>", "<|im_end|>")
-PUBLISHED = sorted(ROOT.glob("build/llama-cpp-python-*/vendor/llama.cpp/models/templates/*.jinja"))
-NEEDS_TOOLS = (
+RENDERS_NOTHING_WITHOUT_TOOLS = (
     "CohereForAI-c4ai-command-r-plus-tool_use",
     "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
     "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
     "fireworks-ai-llama-3-firefunction-v2",
 )
+PUBLISHED = [
+    path
+    for path in sorted(ROOT.glob("build/llama-cpp-python-*/vendor/llama.cpp/models/templates/*.jinja"))
+    if path.stem not in RENDERS_NOTHING_WITHOUT_TOOLS
+]
 MARK = re.compile(r"<[|｜][^<>{}'\" ]+?[|｜]>|\[/?[A-Z_]+\]|<(?:start|end)_of_turn>")
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
 
@@ -140,8 +144,6 @@ def test_messages_cannot_forge_a_mark_of_a_published_template(renderer: Template
         segments = renderer.render(source, talk, bos="<s>", eos="</s>", control_texts=marks).segments
         return [segment.text for segment in segments if segment.control]
 
-    if path.stem in NEEDS_TOOLS:
-        pytest.skip("the template renders nothing without tools")
     assert written(forgeries) == written("?")
 
 

@@ -53,6 +53,10 @@ def test_blank_system_prompt_is_left_out(source: str, blank: str) -> None:
     assert turned(source, USER)[1] == ()
 
 
+def test_blank_system_prompt_alone_is_all_there_is() -> None:
+    assert "<|im_start|>system\n <|im_end|>" in turned(CHATML, Message(Role.SYSTEM, " "))[0]
+
+
 def test_system_prompt_alone_becomes_the_question() -> None:
     assert turned(GEMMA, SYSTEM)[0] == "<s><start_of_turn>user\nBe brief.<end_of_turn>\n<start_of_turn>model\n"
 
@@ -107,6 +111,20 @@ def test_refusal_that_nothing_helps_is_the_templates_first() -> None:
 
     with pytest.raises(TemplateRefused, match="no: 3"):
         turned(source, SYSTEM, USER, USER)
+
+
+def test_conversation_that_cannot_be_changed_is_offered_once() -> None:
+    offered = []
+
+    class Refusing(ChatTemplate):
+        def render(self, messages: tuple[Message, ...], **options: object) -> str:
+            offered.append(messages)
+            raise TemplateRefused("no")
+
+    with pytest.raises(TemplateRefused):
+        render_turns(Refusing(CHATML), (USER, ASSISTANT))
+
+    assert offered == [(USER, ASSISTANT)]
 
 
 def test_broken_template_stays_broken() -> None:
