@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def build_flags(
     flags = ["-DGGML_NATIVE=OFF", "-DLLAVA_BUILD=OFF", "-DGGML_CCACHE=ON"]
     flags += _cpu_flags(frozenset(features), machine.lower())
     flags += _gpu_flags(environ.get("QUERN_GPU", "auto").lower() or "auto", system, machine.lower(), tools)
-    return flags + environ.get("QUERN_CMAKE_ARGS", "").split()
+    return flags + shlex.split(environ.get("QUERN_CMAKE_ARGS", ""))
 
 
 def _cpu_flags(features: frozenset[str], machine: str) -> list[str]:

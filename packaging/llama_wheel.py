@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -167,7 +168,7 @@ def _environment(build: LlamaBuild, python: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", "")]),
-        "CMAKE_ARGS": " ".join([*build.flags, f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={_RECIPE.as_posix()}"]),
+        "CMAKE_ARGS": shlex.join([*build.flags, f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={_RECIPE.as_posix()}"]),
         "CMAKE_BUILD_PARALLEL_LEVEL": jobs,
     }
 

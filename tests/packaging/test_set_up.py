@@ -127,6 +127,7 @@ class ScriptedConsole(Console):
         super().__init__(folder / "set_up.log", self.text)
         self.trials = list(trials)
         self.installed: list[str] = []
+        self.pip_says: list[str] = []
 
     def attempt(
         self,
@@ -138,6 +139,8 @@ class ScriptedConsole(Console):
     ) -> tuple[int, list[str]]:
         if command[1].endswith("try_llama.py"):
             return self.trials.pop(0), ["ImportError: libgomp.so.1: not found"]
+        for line in self.pip_says if on_line else ():
+            on_line(line)
         self.installed += [Path(word).parent.name for word in command if word.endswith(".whl")]
         return 0, []
 
@@ -193,3 +196,17 @@ class TestTrial:
         with pytest.raises(SetUpError, match=r"(?s)does not start.*libgomp"):
             SetUp(console, checkout).install_llama()
         assert len(console.installed) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="lays out an environment as POSIX systems do")
+@pytest.mark.parametrize(("driver", "times"), [(None, 1), ("/usr/bin/nvidia-smi", 0)])
+def test_cuda_without_a_driver_is_pointed_out_once(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, driver: str | None, times: int
+) -> None:
+    monkeypatch.setattr("set_up_steps.shutil.which", lambda name: driver)
+    console = ScriptedConsole(checkout, [0])
+    console.pip_says = ["  Downloading nvidia_cublas-13.0-py3-none-manylinux_2_27_x86_64.whl (594.3 MB)"] * 2
+
+    SetUp(console, checkout).install_llama()
+
+    assert console.text.getvalue().count("QUERN_TORCH_INDEX") == times

@@ -50,7 +50,7 @@ def test_the_display_decides_which_libraries_are_needed() -> None:
         ("apt-get", "sudo apt-get install libegl1 libxcb-cursor0 g++"),
         ("dnf", "sudo dnf install libglvnd-egl xcb-util-cursor gcc-c++"),
         ("pacman", "sudo pacman -S libglvnd xcb-util-cursor gcc"),
-        ("zypper", "sudo zypper install libglvnd-egl xcb-util-cursor gcc-c++"),
+        ("zypper", "sudo zypper install 'libEGL.so.1()(64bit)' 'libxcb-cursor.so.0()(64bit)' gcc-c++"),
     ],
 )
 def test_each_family_gets_its_own_line(manager: str, line: str) -> None:
