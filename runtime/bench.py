@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from runtime.engine_process import EngineProcess
+from runtime.memory import DEFAULT_CONTEXT
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import EngineInfo, Finished, GenerationRequest, PromptProgress
 
@@ -71,7 +72,9 @@ def run(
 
 def _with_room(params: LoadParams, prompt: int, generate: int) -> LoadParams:
     needed = max(prompt, generate) + 1
-    return params if not params.context_length else params.replace(context_length=max(params.context_length, needed))
+    if not params.context_length and needed <= DEFAULT_CONTEXT:
+        return params
+    return params.replace(context_length=max(params.context_length, needed))
 
 
 def _tokens(draw: random.Random, info: EngineInfo, count: int) -> tuple[int, ...]:

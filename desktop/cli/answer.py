@@ -21,10 +21,9 @@ from runtime.protocol import (
 )
 from runtime.text import N_, _, ngettext
 
-# Why an answer ended, where a person would wonder.
+# Why an answer ended, where a person who sees it would wonder.
 _CUT = {
     FinishReason.LENGTH: N_("The answer was cut at its length limit; --max-tokens sets it."),
-    FinishReason.CONTEXT: N_("The context is full; --context-length makes it larger."),
     FinishReason.STOPPED: N_("Stopped."),
 }
 _REASONS = {
@@ -93,8 +92,10 @@ class TextView:
 
     def _ended(self, finished: Finished) -> None:
         self._tell_once(finished.notes)
-        if finished.reason in _CUT:
-            output.remark(_(_CUT[finished.reason]))
+        if finished.reason is FinishReason.CONTEXT:
+            output.remark(_("The context is full; --context-length makes it larger."))
+        elif finished.reason in _CUT:
+            output.aside(_(_CUT[finished.reason]))
         if self._verbose:
             output.remark(finished_words(finished))
 

@@ -116,6 +116,12 @@ def remark(text: str) -> None:
     sys.stderr.flush()
 
 
+def aside(text: str) -> None:
+    """Writes a remark that only a person at a terminal cares about."""
+    if is_terminal(sys.stderr):
+        remark(text)
+
+
 def show_error(info: ErrorInfo) -> None:
     """Writes what happened, why, and what to do next to stderr."""
     text = "\n".join(filter(None, (info.title, info.message, info.hint)))

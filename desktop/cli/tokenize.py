@@ -46,4 +46,4 @@ def tokenize(model: str, text: str, special: bool, engine: str, as_json: bool, *
         return
     for number, piece in zip(ids, pieces, strict=True):
         output.write_line(f"{number:>8}  {harmless(piece).replace(chr(10), '␊').replace(' ', '·')}")
-    output.remark(ngettext("{count} token", "{count} tokens", len(ids)).format(count=len(ids)))
+    output.aside(ngettext("{count} token", "{count} tokens", len(ids)).format(count=len(ids)))
