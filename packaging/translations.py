@@ -24,6 +24,7 @@ TEMPLATE = FOLDER / "quern.pot"
 SOURCES = ("desktop", "runtime", "convert")
 KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2)}
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_STALE = "is stale: run “python packaging/translations.py --write”"
 
 
 def extracted() -> Catalog:
@@ -43,47 +44,48 @@ def catalogues() -> list[Path]:
 
 
 def load(path: Path) -> Catalog:
+    """Returns a translated catalogue. Its folder says which language it is, whatever the file's head claims."""
     with path.open("rb") as file:
-        return read_po(file, locale=path.parent.parent.name)
+        catalog = read_po(file)
+    catalog.locale = path.parent.parent.name
+    return catalog
+
+
+def head(catalog: Catalog) -> str:
+    """Returns a catalogue's head: what gettext needs to read it and no dates, so that equal texts give equal files."""
+    lines = ["MIME-Version: 1.0", "Content-Type: text/plain; charset=utf-8", "Content-Transfer-Encoding: 8bit"]
+    if catalog.locale is not None:
+        lines += [f"Language: {catalog.locale_identifier}", f"Plural-Forms: {catalog.plural_forms}"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def as_po(catalog: Catalog) -> bytes:
     """Returns a catalogue as text that depends on nothing but its messages."""
     out = io.BytesIO()
     write_po(out, catalog, sort_output=True, omit_header=True, no_location=True, ignore_obsolete=True, width=120)
-    head = b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
-    if catalog.locale is not None:
-        head += f'"Language: {catalog.locale}\\n"\n"Plural-Forms: {catalog.plural_forms}\\n"\n'.encode()
-    return head + b"\n" + out.getvalue()
+    lines = [f'"{line}\\n"\n' for line in head(catalog).splitlines()]
+    return "".join(('msgid ""\nmsgstr ""\n', *lines, "\n")).encode() + out.getvalue()
 
 
-def compiled(catalog: Catalog) -> bytes:
-    """Returns the machine form. Its header holds no date, so that the same texts give the same bytes."""
-    plain = Catalog(locale=catalog.locale, charset="utf-8")
-    plain.mime_headers = [
-        ("Content-Type", "text/plain; charset=utf-8"), ("Plural-Forms", catalog.plural_forms)
-    ]  # fmt: skip
-    for message in catalog:
-        if message.id and message.string:
-            plain.add(message.id, message.string, context=message.context)
-    out = io.BytesIO()
-    write_mo(out, _Dateless(plain))
-    return out.getvalue()
-
-
-class _Dateless:
-    """A catalogue whose header message is only what gettext needs to read it."""
+class _Headed:
+    """A catalogue as it is compiled: our head in place of Babel's, which holds the time."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def __iter__(self) -> Iterator[Message]:
-        header = f"Content-Type: text/plain; charset=utf-8\nPlural-Forms: {self._catalog.plural_forms}\n"
-        yield Message("", string=header)
-        yield from sorted((message for message in self._catalog if message.id), key=lambda message: str(message.id))
+        yield Message("", string=head(self._catalog))
+        yield from (message for message in self._catalog if message.id)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._catalog, name)
+
+
+def compiled(catalog: Catalog) -> bytes:
+    """Returns the machine form, without the texts that are not translated or marked as uncertain."""
+    out = io.BytesIO()
+    write_mo(out, _Headed(catalog))
+    return out.getvalue()
 
 
 def write() -> None:
@@ -92,10 +94,16 @@ def write() -> None:
     TEMPLATE.parent.mkdir(parents=True, exist_ok=True)
     TEMPLATE.write_bytes(as_po(template))
     for path in catalogues():
-        catalog = load(path)
-        catalog.update(template, no_fuzzy_matching=True)
+        catalog = updated(path, template)
         path.write_bytes(as_po(catalog))
         path.with_suffix(".mo").write_bytes(compiled(catalog))
+
+
+def updated(path: Path, template: Catalog) -> Catalog:
+    """Returns a catalogue with just the texts of the template, and the translations it has of them."""
+    catalog = load(path)
+    catalog.update(template, no_fuzzy_matching=True)
+    return catalog
 
 
 def problems() -> list[str]:
@@ -103,33 +111,49 @@ def problems() -> list[str]:
     template = extracted()
     found = []
     if not TEMPLATE.exists() or TEMPLATE.read_bytes() != as_po(template):
-        found.append(f"{TEMPLATE.relative_to(ROOT)} is stale: run “python packaging/translations.py --write”")
+        found.append(f"{_shown(TEMPLATE)} {_STALE}")
     for path in catalogues():
-        found += [f"{path.relative_to(ROOT)}: {problem}" for problem in _problems_of(path, template)]
+        found += [f"{_shown(path)} {problem}" for problem in _problems_of(path, template)]
     return found
 
 
+def _shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 def _problems_of(path: Path, template: Catalog) -> Iterator[str]:
-    catalog = load(path)
+    catalog = updated(path, template)
     machine = path.with_suffix(".mo")
+    if path.read_bytes() != as_po(catalog):
+        yield _STALE
     if not machine.exists() or machine.read_bytes() != compiled(catalog):
-        yield "its machine form is stale"
-    for message in template:
+        yield f"does not match {machine.name}: run “python packaging/translations.py --write”"
+    for message in catalog:
         if message.id:
-            yield from _faults(message, catalog.get(message.id, message.context))
+            yield from faults(message)
 
 
-def _faults(wanted: Message, found: Message | None) -> Iterator[str]:
-    key = wanted.id if isinstance(wanted.id, str) else wanted.id[0]
-    strings = [] if found is None else [found.string] if isinstance(found.string, str) else list(found.string)
-    if not strings or not all(strings):
-        yield f"not translated: {key!r}"
-    elif found is not None and found.fuzzy:
-        yield f"marked as uncertain: {key!r}"
-    elif any(set(_PLACEHOLDER.findall(text)) - set(_PLACEHOLDER.findall(str(wanted.id))) for text in strings):
-        yield f"has a placeholder that the text does not have: {key!r}"
-    elif isinstance(wanted.id, str) and set(_PLACEHOLDER.findall(key)) - set(_PLACEHOLDER.findall(strings[0])):
-        yield f"lacks a placeholder: {key!r}"
+def faults(message: Message) -> Iterator[str]:
+    """Yields what is wrong with one translation, as the end of a sentence that begins with its file."""
+    key, *plural = [message.id] if isinstance(message.id, str) else message.id
+    strings = [message.string] if isinstance(message.string, str) else list(message.string)
+    if not all(strings):
+        yield f"does not translate {key!r}"
+        return
+    if message.fuzzy:
+        yield f"marks as uncertain {key!r}"
+    wanted = placeholders("".join((key, *plural)))
+    for found in map(placeholders, strings):
+        if wanted - found:
+            yield f"lacks {' '.join(sorted(wanted - found))} in {key!r}"
+        if found - wanted:
+            yield f"has {' '.join(sorted(found - wanted))} too many in {key!r}"
+
+
+def placeholders(text: str) -> set[str]:
+    """Returns the placeholders of a text as they are written, and every brace that belongs to none."""
+    found = _PLACEHOLDER.findall(text)
+    return {*found, *re.findall(r"[{}]", _PLACEHOLDER.sub("", text))}
 
 
 def main() -> int:
