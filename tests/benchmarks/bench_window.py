@@ -1,10 +1,10 @@
-"""What the window costs: time to the first paint beside a bare PySide6 window, memory, idle processor time, what it maps.
+"""What the window costs: time to the first paint beside a bare PySide6 window, memory, idle processor time, its maps.
 
-    python tests/benchmarks/bench_window.py              on the display there is, or on Xvfb where there is none
+    python tests/benchmarks/bench_window.py              on the display, or on Xvfb where there is none
     python tests/benchmarks/bench_window.py -r 15 --idle 60
 
-Starts alternate in one run and are quoted as a ratio. The targets: first paint within 1.6 times the bare window's, under
-0.5 % of a core when idle with a model loaded, under 200 MB, no torch and no llama.cpp mapped, no process left behind.
+Starts alternate in one run and are quoted as a ratio. The targets: first paint within 1.6 times the bare window's,
+under 0.5 % of a core when idle with a model loaded, under 200 MB, no torch and no llama.cpp mapped, no process left.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def watch_idle(environment: dict[str, str], idle: float) -> None:
     closing = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.wait(30)
-    gone, alive = psutil.wait_procs(children, timeout=3)
+    _gone, alive = psutil.wait_procs(children, timeout=3)
     say(f"closed in {time.monotonic() - closing:.1f} s; of {len(children)} children {len(alive)} are left")
 
 

@@ -225,10 +225,13 @@ def test_every_way_to_end_has_a_sentence_and_advice() -> None:
 
 
 def test_lines_that_are_no_events_are_passed_over(qtbot: QtBot, make: Make, model: Path) -> None:
-    garbage = ("hello", "{", '{"type":"text"}', '{"type":"new","id":1}', "[" * 5000, "\udcff\udcfe", "null", "")
+    late = '{"type":"text","id":999,"text":"of another answer","n_tokens":1}'
+    garbage = (late, "hello", "{", '{"type":"text"}', '{"type":"new","id":1}', "[" * 5000, "\udcff\udcfe", "null", "")
     client = make(garbage=garbage)
     client.load(model, LoadParams())
-    assert client.written(answered(qtbot, client)) == REPLY
+    id = answered(qtbot, client)
+    assert client.written(id) == REPLY
+    assert {number for number, _text, _n in client.all("text")} == {id}
     assert not client.all("crashed")
 
 

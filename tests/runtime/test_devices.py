@@ -123,6 +123,7 @@ def test_memory_left_in_a_container_is_its_limit_less_what_is_used(system: Path)
 
 def test_a_group_path_cannot_lead_out_of_the_group_folder(system: Path) -> None:
     write(system / "own_cgroups", "0::/../../..\nnot a group line\n")
+    (system / "cgroup").mkdir()
     write(system / "memory.max", "1\n")
     write(system / "memory.current", "0\n")
     assert devices.memory_left_in_container() is None

@@ -30,6 +30,7 @@ from runtime.gguf_architectures import (
 from runtime.gguf_header import (
     DamagedModel,
     GgufArray,
+    GgufText,
     ModelMissing,
     ModelUnreadable,
     NotAModel,
@@ -102,7 +103,20 @@ def test_a_model_without_template_has_none(tmp_path: Path) -> None:
 def test_a_template_too_long_to_be_kept_is_read_when_asked_for(tmp_path: Path) -> None:
     template = "{# é #}" * 200_000
     header = read_header(tiny_gguf.write_tiny(tmp_path / "tiny.gguf", chat_template=template))
+    assert isinstance(header.metadata["tokenizer.chat_template"], GgufText)
     assert header.chat_template == template
+
+
+@pytest.mark.parametrize("shift", range(12))
+def test_texts_across_the_borders_of_what_is_read_at_once_stay_whole(tmp_path: Path, shift: int) -> None:
+    # 12 bytes each with their lengths, and more of them than fit into what is read at once
+    tokens = ["s" * shift, *(f"{n:04}" for n in range(6000)), "long" * 20_000, "end"]
+    keys = with_keys(("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)), ("llama.last", U32, 7))
+    header = read_header(write(tmp_path, pack(keys)))
+    found = header.metadata["tokenizer.ggml.tokens"]
+    assert isinstance(found, GgufArray)
+    assert found.values() == tokens
+    assert header.number("last") == 7
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -234,6 +248,7 @@ LIES: dict[str, tuple[bytes, str]] = {
     "empty architecture": (kv(("general.architecture", STRING, " ")), "does not name its architecture"),
     "alignment 0": (kv(("general.alignment", U32, 0)), "alignment is 0"),
     "alignment 3": (kv(("general.alignment", U32, 3)), "alignment is 3"),
+    "alignment 24": (kv(("general.alignment", U32, 24)), "alignment is 24"),
     "alignment 2^30": (kv(("general.alignment", U32, 1 << 30)), "alignment is 1,073,741,824"),
     "alignment as a text": (kv(("general.alignment", STRING, "32")), "not a 32-bit number"),
     "alignment as u64": (kv(("general.alignment", U64, 32)), "not a 32-bit number"),
@@ -266,6 +281,14 @@ LIES: dict[str, tuple[bytes, str]] = {
     "vocabulary of numbers": (kv(("tokenizer.ggml.tokens", ARRAY, (U32, [1, 2]))), "not a list of texts"),
     "empty vocabulary": (kv(("tokenizer.ggml.tokens", ARRAY, (STRING, []))), "has 0 tokens"),
     "a token twice": (kv(("tokenizer.ggml.tokens", ARRAY, (STRING, ["a", "b", "a"]))), "holds 'a' twice (id 2)"),
+    "tokens that differ only behind a zero byte": (
+        kv(("tokenizer.ggml.tokens", ARRAY, (STRING, ["a\0b", "a"]))), "holds 'a' twice (id 1)"
+    ),
+    "a token called like an empty one": (
+        kv(("tokenizer.ggml.tokens", ARRAY, (STRING, ["", "[EMPTY_0]"]))), "holds '[EMPTY_0]' twice"
+    ),
+    "RoPE over more numbers than a head has": (kv(("llama.rope.dimension_count", U32, 16)), "turns 16 of a head's 8"),
+    "RoPE over an odd number": (kv(("llama.rope.dimension_count", U32, 7)), "turns 7 of a head's 8"),
     "fewer scores than tokens": (
         kv(*vocabulary(3), ("tokenizer.ggml.scores", ARRAY, (F32, [0, 0]))), "but “tokenizer.ggml.scores” has 2"
     ),
@@ -277,6 +300,8 @@ LIES: dict[str, tuple[bytes, str]] = {
     "BOS outside the vocabulary": (kv(*vocabulary(3), ("tokenizer.ggml.bos_token_id", U32, 2**32 - 1)), "BOS token is"),
     "EOS as a text": (kv(*vocabulary(3), ("tokenizer.ggml.eos_token_id", STRING, "1")), "EOS token is '1'"),
     "BPE without merges": (kv(*vocabulary(3), ("tokenizer.ggml.model", STRING, "gpt2")), "without merges"),
+    "a zero byte in a key": (kv((b"llama.\0x", U32, 1)), "holds a zero byte"),
+    "a zero byte in a tensor's name": (one(b"a\0b"), "holds a zero byte"),
     "empty tensor name": (one(""), "0 bytes long"),
     "tensor name of 64 bytes": (one("t" * 64), "64 bytes long"),
     "tensor name that is no UTF-8": (one(b"\xff"), "not UTF-8"),
@@ -514,10 +539,14 @@ GIANTS: dict[str, tuple[bytes, int]] = {
         keys_only(("tokenizer.ggml.tokens", ARRAY, (STRING, [], 300_000))), 64 * MEGABYTE
     ),
     "keys that hold many short lists": (
-        pack([*GOOD_KEYS, *((f"k{n}", ARRAY, (U64, [n] * 1000)) for n in range(500))], (), b"", n_tensors=0), 0
+        pack([*GOOD_KEYS, *((f"k{n}", ARRAY, struct.pack("<iQ", U64, 1000) + b"\xab" * 8000) for n in range(2000))],
+             (), b""), 0
     ),
     "names that fill the memory": (
-        pack([*GOOD_KEYS, *((f"{n}" + "k" * 60_000, U8, 0) for n in range(400))], (), b""), 0
+        pack([*GOOD_KEYS, *((f"{n}" + "k" * 60_000, U8, 0) for n in range(900))], (), b""), 0
+    ),
+    "texts that fill the memory": (
+        pack([*GOOD_KEYS, *((f"k{n}", STRING, "t" * 1_000_000) for n in range(60))], (), b""), 0
     ),
 }  # fmt: skip
 

@@ -110,10 +110,13 @@ def test_a_model_reached_over_two_ways_is_listed_once(models: Path, tmp_path: Pa
     assert list(listed(tmp_path / "link", models)) == ["one"]
 
 
-def test_folders_that_contain_themselves_end(models: Path) -> None:
+def test_folders_that_contain_themselves_are_looked_at_once(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_MAX_ENTRIES", 10)
     model(models / "one.gguf")
     (models / "loop").symlink_to(models)
-    assert list(listed()) == ["one"]
+    found = Library()
+    assert [info.name for info in found.models()] == ["one"]
+    assert found.problems == []
 
 
 def test_a_split_set_is_one_entry(models: Path) -> None:
@@ -364,6 +367,12 @@ def test_a_folder_stands_for_its_only_model(tmp_path: Path) -> None:
     model(tmp_path / "f" / "n.gguf")
     with pytest.raises(AmbiguousModel):
         resolve(str(tmp_path / "f"))
+
+
+def test_a_folder_with_one_split_set_stands_for_it(tmp_path: Path) -> None:
+    (tmp_path / "f").mkdir()
+    paths = split(tmp_path / "f", "big")
+    assert resolve(str(tmp_path / "f")).path == paths[0]
 
 
 def test_a_hugging_face_folder_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_gguf
 
+import tiny_gguf
 from runtime import protocol
 from runtime.engine import StopFlag
 from runtime.engine_process import EngineDied, EngineProcess, engine_command

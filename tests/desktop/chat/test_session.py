@@ -17,7 +17,7 @@ from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
 from desktop.engine_client import EngineClient, EngineState
 from desktop.store.chat_store import ChatStore
-from desktop.store.database import ChatDatabase
+from desktop.store.database import ChatDatabase, connect
 from desktop.store.records import MessageRecord, MessageState, OpenChat, Receipt
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
@@ -339,6 +339,16 @@ def test_a_deaf_engine_costs_the_engine_and_not_the_text(world: Make) -> None:
     assert chat.last().text.startswith("The capital")
 
 
+def test_what_streams_is_on_disk_before_the_answer_ends(world: Make) -> None:
+    chat = world(endless=True, delay=0.005)
+    chat.begin(words=10)
+    seen = chat.last().text
+    chat.stored()  # everything asked of the store before this is done
+    with closing(connect(str(places().chats_file))) as reader:
+        pieces = [row["text"] for row in reader.execute("SELECT text FROM journal ORDER BY seq")]
+    assert "".join(pieces).startswith(seen)
+
+
 def test_closing_while_an_answer_runs_keeps_what_is_there(world: Make) -> None:
     chat = world(endless=True, delay=0.005)
     chat.begin()
@@ -385,15 +395,19 @@ def test_coming_back_shows_all_that_was_written_meanwhile(world: Make) -> None:
 
 
 def test_an_answer_that_ends_while_its_chat_is_read_is_shown_whole(world: Make) -> None:
-    chat = world(echo=True)
-    for number in range(10):
-        chat.session.new_chat()
-        chat.begin(f"a b {number}", words=0)
-        id = chat.session.chat_id
-        chat.session.new_chat()
-        chat.session.open(id)
-        chat.until_idle()
-        assert chat.rows() == [(f"a b {number}", "complete")] * 2
+    chat = world(endless=True, delay=0.005)
+    chat.begin()
+    id = chat.session.chat_id
+    read_before_the_end = chat.stored()
+    assert read_before_the_end.messages[-1].state is MessageState.WRITING
+    chat.session.stop()
+    chat.until_idle()
+    whole = chat.last().text
+    chat.session.new_chat()
+    chat.session._when_opened()(read_before_the_end)
+    chat.until_idle()
+    assert chat.session.chat_id == id
+    assert (chat.last().text, chat.last().state) == (whole, ItemState.STOPPED)
 
 
 def test_only_the_chat_chosen_last_is_shown(world: Make) -> None:
@@ -403,12 +417,19 @@ def test_only_the_chat_chosen_last_is_shown(world: Make) -> None:
     chat.session.new_chat()
     chat.ask("second")
     second = chat.session.chat_id
+    shown: list[str] = []
+    chat.session.chat_changed.connect(shown.append)
     for id in (first, second, first, second, first):
         chat.session.open(id)
     assert not chat.session.send("into which one?"), "nothing is sent while a chat is being read"
     chat.until(lambda: not chat.session._loading)
+    assert shown == [first]
     assert chat.session.chat_id == first
     assert chat.rows()[0] == ("first", "complete")
+    chat.session.open(second)
+    chat.session.new_chat()
+    chat.stored(first)
+    assert chat.rows() == [], "a chat that was read too late is not shown"
 
 
 def test_deleting_a_chat_stops_its_answer_and_shows_a_new_one(world: Make) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
-import engines
 import pytest
+
+import engines
 import tiny_gguf
 from engines import chat, collect, raw
-
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.messages import Message, Role
@@ -221,7 +222,7 @@ def test_a_prompt_longer_than_the_batch_is_read_in_pieces(tmp_path: Path, batch:
     progress = answer.progress
     assert [event.done for event in progress] == sorted({event.done for event in progress})
     assert progress[-1].done == progress[-1].total == answer.end.usage.prompt_tokens
-    assert max(after.done - before.done for before, after in zip(progress, progress[1:], strict=False)) <= micro_batch
+    assert max(after.done - before.done for before, after in pairwise(progress)) <= micro_batch
 
 
 # --- ends -------------------------------------------------------------------------------------------------------
@@ -392,7 +393,7 @@ def test_every_cache_type_answers(tmp_path: Path, kind: str) -> None:
 def test_a_damaged_file_is_refused_before_native_code(tmp_path: Path) -> None:
     path = tiny_gguf.write_tiny(tmp_path / "m.gguf")
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UserError, match="m.gguf"):
+    with pytest.raises(UserError, match=r"m\.gguf"):
         engines.load(path)
 
 

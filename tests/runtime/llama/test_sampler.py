@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import engines
 import pytest
-import tiny_gguf
 
+import engines
+import tiny_gguf
 from runtime.engine import Engine
 from runtime.llama.sampler import SamplerChain, used_seed
 from runtime.params import SamplingParams

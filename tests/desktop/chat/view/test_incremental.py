@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from desktop.chat.view.blocks import Block, BlockKind
+from desktop.chat.view.blocks import Block
 from desktop.chat.view.incremental import IncrementalParser, parse
 
 LINES = [

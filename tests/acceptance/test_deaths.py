@@ -1,0 +1,92 @@
+"""The real window on the real starter model, and processes killed in the middle of an answer."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from desktop.store.database import ChatDatabase
+from driven_window import DrivenWindow
+
+STORY = "Write a long story about an old mill by the river, with many details."
+KILLS = 40
+
+
+@pytest.fixture
+def window(quern_home: Path) -> Iterator[DrivenWindow]:
+    driven = DrivenWindow(quern_home)
+    yield driven
+    driven.kill()
+
+
+def test_a_killed_engine_leaves_its_text_and_the_next_message_is_answered(window: DrivenWindow) -> None:
+    window.ready()
+    window.do("send", text=STORY)
+    before = window.until(lambda state: len(state["texts"]) == 2 and len(state["texts"][1]) > 80)
+    os.kill(before["pid"], signal.SIGKILL)
+    after = window.until(lambda state: state["states"][1] == "failed")
+    assert after["texts"][1].startswith(before["texts"][1])
+    assert after["error"]
+    window.do("send", text="What is 2+2?")
+    answered = window.until(lambda state: len(state["states"]) == 4 and state["states"][3] == "complete")
+    assert answered["texts"][3].strip()
+    assert answered["texts"][1] == after["texts"][1]
+
+
+def test_a_closed_window_keeps_the_partial_answer_and_leaves_no_process(window: DrivenWindow) -> None:
+    window.ready()
+    window.do("send", text=STORY)
+    before = window.until(lambda state: len(state["texts"]) == 2 and len(state["texts"][1]) > 40)
+    family = psutil.Process(window.process.pid).children(recursive=True)
+    started = time.monotonic()
+    assert window.close() == 0
+    assert time.monotonic() - started < 4
+    assert psutil.wait_procs(family, timeout=3)[1] == []
+    again = DrivenWindow(Path(os.environ["QUERN_HOME"]))
+    again.do("open", chat=before["chat"])
+    state = again.until(lambda state: len(state["texts"]) == 2)
+    assert state["texts"][1].startswith(before["texts"][1])
+    assert state["states"][1] == "stopped"
+    again.close()
+
+
+@pytest.mark.acceptance
+@pytest.mark.timeout(1800)
+def test_a_window_killed_at_random_moments_loses_at_most_the_last_second(quern_home: Path) -> None:
+    draw = random.Random(20)
+    for _ in range(KILLS):
+        window = DrivenWindow(quern_home)
+        window.ready()
+        window.do("send", text=STORY)
+        window.until(lambda state: len(state["texts"]) == 2 and state["texts"][1] != "")
+        kill_at = time.monotonic() + draw.uniform(0.1, 3.0)
+        seen: list[tuple[float, str]] = []
+        while time.monotonic() < kill_at:
+            state = window.do("look")
+            seen.append((time.monotonic(), state["texts"][1]))
+            time.sleep(0.02)
+        family = psutil.Process(window.process.pid).children(recursive=True)
+        killed_at = time.monotonic()
+        window.kill()
+        assert psutil.wait_procs(family, timeout=5)[1] == [], "the engine outlived the window"
+        _check_kept(quern_home, state["chat"], seen, killed_at)
+
+
+def _check_kept(home: Path, chat: str, seen: list[tuple[float, str]], killed_at: float) -> None:
+    database = ChatDatabase(home / "chats.db")
+    database.recover()
+    opened = database.open_chat(chat)
+    database.close()
+    assert opened is not None
+    question, answer = opened.messages
+    assert question.content == STORY
+    a_second_before = [text for moment, text in seen if moment <= killed_at - 1.0]
+    assert answer.content.startswith(a_second_before[-1] if a_second_before else "")
+    assert seen[-1][1].startswith(answer.content) or answer.content.startswith(seen[-1][1])

@@ -1,0 +1,137 @@
+"""The real application in a process of its own, driven line by line: what is typed goes in, what is shown comes out.
+
+As a program it runs the window offscreen and answers one JSON line to each command on stdin. `DrivenWindow` is the
+other end, for tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_PATIENCE = 60.0
+
+
+class DrivenWindow:
+    """One running window on a profile folder."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        settings = {"QUERN_HOME": str(home), "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT), **environment}
+        self.process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **settings}
+        )
+
+    def do(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """Sends a command and returns the window's state after it. Raises RuntimeError where the window is gone."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(json.dumps({"do": command, **arguments}).encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise RuntimeError("the window is gone") from error
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the window is gone")
+        state: dict[str, Any] = json.loads(line)
+        return state
+
+    def until(self, reached: Callable[[dict[str, Any]], bool], *, seconds: float = _PATIENCE) -> dict[str, Any]:
+        """Returns the first state that fits. Raises AssertionError after a while."""
+        deadline = time.monotonic() + seconds
+        state = self.do("look")
+        while not reached(state):
+            assert time.monotonic() < deadline, f"never reached: {state}"
+            time.sleep(0.02)
+            state = self.do("look")
+        return state
+
+    def ready(self) -> dict[str, Any]:
+        """Waits until the model is loaded."""
+        return self.until(lambda state: state["engine"] == "ready")
+
+    def close(self) -> int:
+        """Closes the window as a person would, and returns its exit code."""
+        self.do("close")
+        code = self.process.wait(_PATIENCE)
+        self.kill()
+        return code
+
+    def kill(self) -> None:
+        """Ends the window the hard way, if it still runs, and lets go of its pipes."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _run() -> int:
+    from PySide6.QtCore import QSocketNotifier
+
+    from desktop.application import Application
+
+    application = Application.started("")
+    if application is None:
+        return 3
+    driver = _Driver(application)
+    notifier = QSocketNotifier(0, QSocketNotifier.Type.Read)
+    notifier.activated.connect(driver.read)
+    return application.run()
+
+
+class _Driver:
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self._rest = b""
+
+    def read(self) -> None:
+        data = os.read(0, 65536)
+        if not data:
+            self._application.window.close()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _obey(self, command: dict[str, Any]) -> None:
+        session = self._application.parts.session
+        actions: dict[str, Callable[[], object]] = {
+            "look": lambda: None,
+            "send": lambda: session.send(command["text"]),
+            "stop": session.stop,
+            "open": lambda: session.open(command["chat"]),
+            "regenerate": lambda: session.regenerate(command["id"]),
+            "close": lambda: None,
+        }
+        actions[command["do"]]()
+        sys.stdout.write(json.dumps(self._state()) + "\n")
+        sys.stdout.flush()
+        if command["do"] == "close":
+            self._application.window.close()
+
+    def _state(self) -> dict[str, Any]:
+        parts = self._application.parts
+        items = parts.items.items()
+        return {
+            "engine": str(parts.client.state),
+            "pid": parts.client.pid,
+            "chat": parts.session.chat_id,
+            "texts": [item.text for item in items],
+            "states": [str(item.state) for item in items],
+            "ids": [item.id for item in items],
+            "error": next((item.error.title for item in reversed(items) if item.error), ""),
+        }
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    raise SystemExit(_run())
