@@ -94,16 +94,22 @@ class ChatSession(QObject):
         *,
         sampling: Callable[[], SamplingParams],
         system_prompt: Callable[[], str] = str,
+        model_name: Callable[[], str] | None = None,
         parent: QObject | None = None,
     ) -> None:
-        """`sampling` is asked before each answer, `system_prompt` when a new chat begins."""
+        """`sampling` and `model_name` are asked before each answer, `system_prompt` when a new chat begins.
+
+        Without `model_name`, answers carry the name of the model's file.
+        """
         super().__init__(parent)
         self._store, self._engine, self._items = store, engine, items
         self._sampling, self._new_system_prompt = sampling, system_prompt
+        self._model_name = model_name or self._file_name
         self._answers: dict[int, _Answer] = {}
         self._chat = ChatRecord(id=new_id())
         self._stored = False
         self._loading = False
+        self._opening = 0  # counts what was asked of the store, so that only the last answer is shown
         self._branch: list[MessageRecord] = []
         self._was_busy = False
         self._draft_timer = QTimer(self, singleShot=True, interval=_DRAFT_MS)
@@ -148,6 +154,7 @@ class ChatSession(QObject):
     def new_chat(self) -> None:
         """Shows an empty chat. It is stored with its first message or draft."""
         self._leave()
+        self._opening += 1  # a chat that is still being read is no longer wanted
         self._stored = False
         self._show(OpenChat(chat=ChatRecord(id=new_id(), system_prompt=self._new_system_prompt())))
 
@@ -228,9 +235,7 @@ class ChatSession(QObject):
     def choose_version(self, id: str, step: int) -> None:
         """Shows another version of a message, and what followed it; a running answer goes on meanwhile."""
         if not self._loading and self._position(id) is not None:
-            self._loading = True
-            chat_id = self.chat_id
-            self._store.choose_version(chat_id, id, step, lambda found: self._opened(chat_id, found))
+            self._store.choose_version(self.chat_id, id, step, self._when_opened())
 
     def set_system_prompt(self, text: str) -> None:
         """Sets this chat's instructions, from its next answer on."""
@@ -259,21 +264,26 @@ class ChatSession(QObject):
             self._store_draft()
 
     def _load(self, chat_id: str, *, reveal: str | None = None) -> None:
-        self._loading = True
         self._stored = True
         self._chat = ChatRecord(id=chat_id)
         self._branch = []
-        self._store.load_chat(chat_id, lambda found: self._opened(chat_id, found), reveal=reveal)
+        self._store.load_chat(chat_id, self._when_opened(), reveal=reveal)
 
-    def _opened(self, chat_id: str, found: OpenChat | None) -> None:
-        if chat_id != self.chat_id:
+    def _when_opened(self) -> Callable[[OpenChat | None], None]:
+        """Returns what the store calls with the chat that was asked for."""
+        self._loading = True
+        self._opening += 1
+        number = self._opening
+        return lambda found: self._opened(number, found)
+
+    def _opened(self, number: int, found: OpenChat | None) -> None:
+        if number != self._opening:
             return  # another chat was chosen meanwhile
         if found is None:
-            self._stored = False
-            self._show(OpenChat(chat=ChatRecord(id=new_id(), system_prompt=self._new_system_prompt())))
+            self.new_chat()
             self.problem.emit(ChatGone().info)
         elif self._is_stale(found):
-            self._store.load_chat(chat_id, lambda newer: self._opened(chat_id, newer))
+            self._store.load_chat(found.chat.id, self._when_opened())
         else:
             self._show(found)
 
@@ -345,9 +355,7 @@ class ChatSession(QObject):
         self._answers[self._engine.generate(request)] = answer
         self._show_busy()
 
-    def _model_name(self) -> str:
-        if self._engine.info is not None:
-            return self._engine.info.name
+    def _file_name(self) -> str:
         return Path(self._engine.wanted[0]).stem if self._engine.wanted is not None else ""
 
     # --- what the engine says --------------------------------------------------------------------------------------
@@ -406,9 +414,7 @@ class ChatSession(QObject):
         self._store.remove_message(message_id)
         at = self._position(message_id)
         if at is not None and self._branch[at].versions > 1:
-            self._loading = True
-            chat_id = self.chat_id
-            self._store.load_chat(chat_id, lambda found: self._opened(chat_id, found))
+            self._store.load_chat(self.chat_id, self._when_opened())
         elif at is not None:
             self._cut(at)
 
