@@ -27,14 +27,18 @@ def check(metadata: Mapping[str, Value]) -> None:
 
 
 def check_vocabulary(metadata: Mapping[str, Value]) -> None:
-    """Raises `Lie` where two tokens have the same text: llama.cpp aborts on them."""
+    """Raises `Lie` where two tokens have the same text: llama.cpp aborts on them.
+
+    It reads each text up to a zero byte, and gives empty ones a name of their own.
+    """
     tokens = metadata.get(_TOKENS, ())
     assert isinstance(tokens, tuple | GgufArray)
     seen: set[int] = set()  # hashes: the texts themselves may be long
     for token, text in enumerate(tokens):
-        if hash(text) in seen and text:  # llama.cpp gives empty ones a name of their own
-            raise Lie(_("Its vocabulary holds {text} twice (id {id}).").format(text=repr(text)[:60], id=token))
-        seen.add(hash(text))
+        known = str(text).partition("\0")[0] or f"[EMPTY_{token}]"
+        if hash(known) in seen:
+            raise Lie(_("Its vocabulary holds {text} twice (id {id}).").format(text=repr(known)[:60], id=token))
+        seen.add(hash(known))
 
 
 class _Keys:
@@ -99,6 +103,16 @@ def _check_heads(keys: _Keys, n_layers: int, d_model: int | None) -> None:
                 heads=n_heads, kv=n_kv_heads))  # fmt: skip
         if n_heads and d_model and n_heads > d_model:
             raise Lie(_("It claims {heads} heads in {width} numbers.").format(heads=f"{n_heads:,}", width=d_model))
+    if heads and heads[0] and d_model:
+        _check_rotation(keys, keys.number("attention.key_length") or d_model // heads[0])
+
+
+def _check_rotation(keys: _Keys, head_dim: int) -> None:
+    rotated = keys.get("rope.dimension_count")
+    if isinstance(rotated, int) and (rotated > head_dim or rotated % 2):
+        raise Lie(
+            _("RoPE turns {n} of a head's {size} numbers, which cannot be.").format(n=f"{rotated:,}", size=head_dim)
+        )
 
 
 def _check_experts(keys: _Keys, n_layers: int) -> None:

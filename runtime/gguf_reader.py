@@ -148,12 +148,16 @@ class Cursor:
         self._check(length)
         if not 0 < length <= _MAX_NAME_BYTES:
             raise Lie(_("A name is {length} bytes long; names have 1 to 65,535.").format(length=f"{length:,}"))
+        if not self._keeps(length):
+            raise Lie(_("Its header holds more names than any model has."))
+        raw = self.take(length)
         try:
-            if not self._keeps(length):
-                raise Lie(_("Its header holds more names than any model has."))
-            return self.take(length).decode("utf-8")
+            name = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise Lie(_("A name in its header is not UTF-8 text.")) from error
+        if "\0" in name:  # native code would see another, shorter name
+            raise Lie(_("The name “{name}” in its header holds a zero byte.").format(name=clean_name(name)))
+        return name
 
     def value(self, path: Path, key: str, value_type: int) -> Value:
         """Returns the value of a key; long ones as `GgufArray` or `GgufText`."""
