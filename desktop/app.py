@@ -1,14 +1,13 @@
-"""Starts the window: the one place where the objects meet. Loads nothing before the first paint that it does not need.
+"""Starts the window: can one open at all, is Quern running already, and then a first paint before all other imports.
 
-Order of a start: can a window open at all, is Quern running already, settings and language, the window, and only
-after it was painted the chats, the models and the engine. Order of an end: chats, engine, store, settings.
+What is heavy or may be slow (settings, chats, the engine, the widgets themselves) comes with `Application`, right
+after the window was painted for the first time.
 """
 
 from __future__ import annotations
 
-import logging
+import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from desktop.platform_check import check_platform
@@ -18,8 +17,6 @@ from runtime.text import set_language
 if TYPE_CHECKING:
     from desktop.application import Application
 
-_log = logging.getLogger(__name__)
-
 
 def main(words: list[str] | None = None) -> int:
     """Opens the window, with the model file that `words` may name, and returns the exit code when it is closed."""
@@ -27,20 +24,71 @@ def main(words: list[str] | None = None) -> int:
     set_language()
     try:
         check_platform()
-        application = _application(arguments)
+        opening = Opening(os.path.abspath(arguments[0]) if arguments else "")
+        return opening.run() if opening.first else 0
     except UserError as error:
-        _say(str(error))
+        if sys.stderr is not None:
+            sys.stderr.write(f"{error}\n")
         return 2
-    return application.run() if application is not None else 0
 
 
-def _application(arguments: list[str]) -> Application | None:
-    from desktop.application import Application
+class Opening:
+    """The first quarter of a second: a shell on the screen, in the colours of the last time."""
 
-    path = str(Path(arguments[0]).absolute()) if arguments else ""
-    return Application.started(path)
+    def __init__(self, path: str = "") -> None:
+        """Raises `UserError` where the profile cannot be used."""
+        from PySide6.QtWidgets import QApplication
+
+        from desktop.shell import Shell
+        from desktop.single_instance import SingleInstance
+        from desktop.state_file import StateFile
+        from desktop.theme import ThemeSource
+        from runtime.places import places
+
+        self._path, self.places = path, places()
+        qt = QApplication.instance() or QApplication(sys.argv[:1])
+        assert isinstance(qt, QApplication)
+        self.qt = qt
+        self.instance = SingleInstance(self.places.data)
+        self.first = self.instance.acquire(path)
+        self.state = StateFile(self.places.state_file)
+        self.themes = ThemeSource(qt)
+        self.application: Application | None = None
+        if self.first:
+            self.themes.choose(str(self.state.get("theme", "system")))
+            self._name_application()
+            self.shell = Shell(self.state)
+            self.shell.painted.connect(self.furnish)
+            self.shell.closing.connect(self._closed_early)
+
+    def _name_application(self) -> None:
+        self.qt.setApplicationName("quern")
+        self.qt.setApplicationDisplayName("Quern")
+        self.qt.setDesktopFileName("quern")
+        self.qt.setQuitOnLastWindowClosed(False)
+
+    def run(self) -> int:
+        """Shows the window and returns the exit code when everything has ended."""
+        self.shell.show()
+        code = self.qt.exec()
+        if self.application is not None:
+            self.application.leave()
+        self.instance.release()
+        return code
+
+    def furnish(self) -> None:
+        """Builds everything else. A failure ends the process: a window that does nothing helps nobody."""
+        try:
+            from desktop.application import Application
+
+            self.application = Application(self)
+            self.application.start(self._path)
+        finally:
+            if self.application is None:
+                self.qt.exit(1)
+
+    def _closed_early(self) -> None:
+        if self.application is None:
+            self.qt.quit()
 
 
-def _say(text: str) -> None:
-    if sys.stderr is not None:
-        sys.stderr.write(text + "\n")

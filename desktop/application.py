@@ -1,36 +1,31 @@
-"""The life of the application: builds the objects, starts them after the first paint, ends them in order."""
+"""The life of the application: builds the objects, joins them in the window, and ends them in order."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, QTimer, Signal
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QObject, QTimer
 
-from desktop import fonts
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
 from desktop.failures import Failures, start_logging
+from desktop.look import dress
 from desktop.main_window import MainWindow, Parts
 from desktop.models import Models
 from desktop.settings.live import LiveSettings
-from desktop.single_instance import SingleInstance
-from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
-from desktop.theme import ThemeSource, palette, stylesheet
 from desktop.unix_signals import UnixSignals
 from runtime.errors import ErrorInfo
 from runtime.params import AppSettings
-from runtime.places import Places, places
 from runtime.saved_settings import SavedSettings
 from runtime.text import _, set_language
 
 if TYPE_CHECKING:
+    from desktop.app import Opening
     from runtime.library import ModelInfo
 
 _log = logging.getLogger(__name__)
@@ -53,123 +48,72 @@ class LibraryFinder:
         return library.resolve(wanted)
 
 
-class FirstPaint(QObject):
-    """Says once when a window has been painted."""
-
-    painted = Signal()
-
-    def __init__(self, window: QObject) -> None:
-        super().__init__(window)
-        window.installEventFilter(self)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Paint:
-            watched.removeEventFilter(self)
-            QTimer.singleShot(0, self.painted)
-        return False
-
-
 class Application(QObject):
-    """One running Quern."""
+    """One running Quern: everything that lives longer than the widgets."""
 
-    def __init__(self, qt: QApplication, found: Places, instance: SingleInstance, path: str) -> None:
-        super().__init__(qt)
-        self._qt, self._places, self._instance, self._path = qt, found, instance, path
+    def __init__(self, opening: Opening) -> None:
+        super().__init__(opening.qt)
+        self._opening, self._qt, self._shell = opening, opening.qt, opening.shell
         self._ending = False
         self.failures = Failures(self)
         self.failures.install()
+        start_logging(opening.places.logs)
         self._signals = UnixSignals(self) if os.name == "posix" else None
         self.parts = self._made_parts()
         self._dress()
         self.window = self._made_window()
         self._connect()
 
-    @classmethod
-    def started(cls, path: str) -> Application | None:
-        """Returns the application; None where a running one was raised instead. Raises `UserError`."""
-        found = places()
-        qt = QApplication.instance() or QApplication(sys.argv[:1])
-        assert isinstance(qt, QApplication)
-        qt.setApplicationName("quern")
-        qt.setApplicationDisplayName("Quern")
-        qt.setDesktopFileName("quern")
-        qt.setQuitOnLastWindowClosed(False)
-        instance = SingleInstance(found.data)
-        if not instance.acquire(path):
-            return None
-        return cls(qt, found, instance, path)
-
     # --- building --------------------------------------------------------------------------------------------------
 
     def _made_parts(self) -> Parts:
-        live = LiveSettings(SavedSettings.read(self._places.settings_file), self._places.settings_file, self)
+        opening, path = self._opening, self._opening.places.settings_file
+        live = LiveSettings(SavedSettings.read(path), path, self)
         set_language(live.app.language)
-        state = StateFile(self._places.state_file)
-        store = ChatStore(self._places.chats_file, self)
-        client = EngineClient(self._places, state=state, parent=self)
+        store = ChatStore(opening.places.chats_file, self)
+        client = EngineClient(opening.places, state=opening.state, parent=self)
         items = MessageListModel(self)
         session = ChatSession(store, client, items, sampling=lambda: live.sampling, parent=self)
         models = Models(client, live, LibraryFinder(), self)
-        themes = ThemeSource(self._qt)
-        themes.choose(live.app.theme)
+        opening.themes.choose(live.app.theme)
+        opening.state.set("theme", live.app.theme)
         return Parts(store=store, client=client, session=session, items=items, models=models, live=live,
-                     themes=themes, state=state)  # fmt: skip
+                     themes=opening.themes, state=opening.state)  # fmt: skip
 
     def _dress(self) -> None:
-        """Gives the application its look."""
-        theme = self.parts.themes.theme
-        self._qt.setStyle("Fusion")
-        self._qt.setFont(fonts.body())
-        self._qt.setPalette(palette(theme))
-        self._qt.setStyleSheet(stylesheet(theme))
-
-    def _redress(self) -> None:
-        theme = self.parts.themes.theme
-        self._qt.setPalette(palette(theme))
-        self._qt.setStyleSheet(stylesheet(theme))
+        dress(self._qt, self.parts.themes.theme)
 
     def _made_window(self) -> MainWindow:
         window = MainWindow(self.parts)
-        window.closing.connect(self.end)
-        window.quit_requested.connect(window.close)
+        window.quit_requested.connect(self._shell.close)
+        self._shell.furnish(window)
         return window
 
     def _connect(self) -> None:
-        self.parts.themes.changed.connect(self._redress)
+        self._shell.closing.connect(self.end)
+        self.parts.themes.changed.connect(self._dress)
         self.parts.live.changed.connect(self._follow_setting)
         self.parts.client.closed.connect(self._finish)
         self.failures.happened.connect(self._show_failure)
-        self._instance.raised.connect(self._come_forward)
+        self._opening.instance.raised.connect(self._come_forward)
         if self._signals is not None:
-            self._signals.asked_to_end.connect(self._close_window)
+            self._signals.asked_to_end.connect(self._shell.close)
 
     # --- running ---------------------------------------------------------------------------------------------------
 
-    def run(self) -> int:
-        """Shows the window and returns the exit code when it was closed."""
-        FirstPaint(self.window).painted.connect(self._start)
-        self.window.show()
-        code = self._qt.exec()
-        self.parts.client.kill_now()
-        self._instance.release()
-        if self._signals is not None:
-            self._signals.close()
-        self.failures.uninstall()
-        return code
-
-    def _start(self) -> None:
-        start_logging(self._places.logs)
+    def start(self, path: str) -> None:
+        """Opens the chats and finds the model, once there is a window."""
         self.parts.store.open()
-        self.parts.models.start(self._path)
+        self.parts.models.start(path)
         for note in self.parts.live.notes:
             self.window.show_problem(ErrorInfo(title=_("Some settings could not be used."), message=note))
 
     def _come_forward(self, path: str) -> None:
         """A second start of Quern: this window answers for it."""
-        self.window.setWindowState(self.window.windowState() & ~self.window.windowState().WindowMinimized)
-        self.window.show()
-        self.window.raise_()
-        self.window.activateWindow()
+        if self._shell.isMinimized():
+            self._shell.showNormal()
+        self._shell.raise_()
+        self._shell.activateWindow()
         if path:
             self.window.open_model(path)
 
@@ -180,31 +124,26 @@ class Application(QObject):
     def _follow_setting(self, group: type, name: str) -> None:
         if group is AppSettings and name == "theme":
             self.parts.themes.choose(self.parts.live.app.theme)
+            self.parts.state.set("theme", self.parts.live.app.theme)
         elif group is AppSettings and name == "language":
             QTimer.singleShot(0, self._rebuild)  # the widget that changed it is still in its own signal
 
     def _rebuild(self) -> None:
-        """Builds the window again in another language, with everything that was open and written in it."""
+        """Builds the widgets again in another language, with everything that was open and written in them."""
         set_language(self.parts.live.app.language)
         older = self.window
         older.remember()
         self.window = self._made_window()
         older.hand_over(self.window)
-        self.window.show()
-        older.closing.disconnect(self.end)
-        older.hide()
-        older.deleteLater()
 
     # --- ending ----------------------------------------------------------------------------------------------------
-
-    def _close_window(self) -> None:
-        self.window.close()
 
     def end(self) -> None:
         """Begins to end: what is written is kept, the engine is asked to go, and `_finish` does the rest."""
         if self._ending:
             return
         self._ending = True
+        self.window.remember()
         self.parts.session.close()
         self.parts.client.shutdown()
         QTimer.singleShot(_END_MS, self._finish)
@@ -217,3 +156,10 @@ class Application(QObject):
         self.parts.live.flush()
         self.parts.state.flush()
         self._qt.quit()
+
+    def leave(self) -> None:
+        """The last thing before the process ends: leaves no child and no handler behind."""
+        self.parts.client.kill_now()
+        if self._signals is not None:
+            self._signals.close()
+        self.failures.uninstall()

@@ -19,10 +19,7 @@ _CJK = (
     "PingFang {}", "Microsoft YaHei UI", "Noto Sans CJK {}", "Source Han Sans {}", "Noto Sans {}",
     "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback",
 )  # fmt: skip
-_REGIONS = {
-    QLocale.Language.Japanese: "JP",
-    QLocale.Language.Korean: "KR",
-}
+_REGIONS = {"ja": "JP", "ko": "KR"}  # every other reader is shown the simplified forms
 
 
 def body() -> QFont:
@@ -88,7 +85,7 @@ def _first_family(system: QFont, installed: frozenset[str]) -> str:
 
 
 def _cjk_families(installed: frozenset[str]) -> list[str]:
-    region = _REGIONS.get(QLocale.system().language(), "SC")
+    region = _REGIONS.get(QLocale.system().name().split("_")[0], "SC")
     wanted = (family.format(region) for family in _CJK)
     return [family for family in wanted if family in installed]
 

@@ -1,6 +1,6 @@
-"""The window: chats on the left, the conversation, settings on the right. Joins widgets to the objects behind them.
+"""What is in the window: chats on the left, the conversation, settings on the right. Joins widgets and objects.
 
-It keeps nothing that matters: closing and building it again (after a change of language) loses nothing.
+It keeps nothing that matters: building it again (after a change of language) loses nothing. `Shell` is around it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QByteArray, QEvent, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from desktop.actions import make_actions
@@ -30,6 +30,7 @@ from desktop.controls.notice import Notice
 from desktop.engine_client import EngineClient
 from desktop.models import Models, Trouble
 from desktop.settings.live import LiveSettings
+from desktop.shell import STATE_KEY
 from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
 from desktop.theme import Size, Space, Theme, ThemeSource
@@ -39,9 +40,6 @@ from runtime.text import _
 if TYPE_CHECKING:
     from desktop.settings.panel import SettingsPanel
 
-_STATE_KEY = "window"
-_LEAST = (640, 480)
-_FIRST = (1120, 760)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +57,16 @@ class Parts:
 
 
 class MainWindow(QWidget):
-    """One window over `Parts`."""
+    """The content of the window, over `Parts`."""
 
-    closing = Signal()
     quit_requested = Signal()
 
     def __init__(self, parts: Parts) -> None:
         super().__init__()
         self._parts = parts
         self._panel: SettingsPanel | None = None
-        self._panel_width = Size.PANEL[1]
+        self._sidebar_width, self._panel_width = Size.SIDEBAR[1], Size.PANEL[1]
         self._picker: ModelPicker | None = None
-        self.setMinimumSize(*_LEAST)
         self.setAcceptDrops(True)
         self._make_widgets()
         self._lay_out()
@@ -115,6 +111,7 @@ class MainWindow(QWidget):
         self.splitter.addWidget(self.sidebar)
         self.splitter.addWidget(centre)
         self.splitter.setStretchFactor(1, 1)
+        self.splitter.splitterMoved.connect(self._note_width)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self.splitter)
@@ -198,7 +195,7 @@ class MainWindow(QWidget):
         self.sidebar.set_current(chat_id)
 
     def _show_title(self, title: str) -> None:
-        self.setWindowTitle(f"{one_line(title)} – Quern" if title else "Quern")
+        self.window().setWindowTitle(f"{one_line(title)} – Quern" if title else "Quern")
 
     def _show_status(self, status: ModelStatus) -> None:
         self.header.show_status(status)
@@ -308,14 +305,21 @@ class MainWindow(QWidget):
         """Shows or hides the settings; they are built when they are first shown."""
         if visible and self._panel is None:
             self._panel = self._made_panel()
-            self._make_room(self._panel_width)
         if self._panel is not None:
             self._panel.setVisible(visible)
+        self._share_width()
         self.header.panel_button.setChecked(visible)
 
-    def _make_room(self, width: int) -> None:
-        left, middle, *_rest = self.splitter.sizes()
-        self.splitter.setSizes([left, max(middle - width, 0), width])
+    def _share_width(self) -> None:
+        """Gives both sides the width they had, and the conversation the rest."""
+        left, right = self._sidebar_width, self._panel_width
+        self.splitter.setSizes([left, max(self.width() - left - right, 0), right])
+
+    def _note_width(self, _place: int, _handle: int) -> None:
+        if not self.sidebar.isHidden():
+            self._sidebar_width = self.sidebar.width()
+        if self._panel is not None and not self._panel.isHidden():
+            self._panel_width = self._panel.width()
 
     def _made_panel(self) -> SettingsPanel:
         from desktop.settings.panel import SettingsPanel
@@ -349,6 +353,7 @@ class MainWindow(QWidget):
         """Shows or hides the list of chats."""
         self.sidebar.setVisible(visible)
         self.header.sidebar_button.setVisible(not visible)
+        self._share_width()
 
     def _toggle_sidebar(self) -> None:
         self.show_sidebar(self.sidebar.isHidden())
@@ -392,42 +397,37 @@ class MainWindow(QWidget):
     # --- remembering -----------------------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        known = self._parts.state.get(_STATE_KEY)
-        kept: dict[str, Any] = known if isinstance(known, dict) else {}
-        geometry = QByteArray.fromBase64(str(kept.get("geometry", "")).encode())
-        if geometry.isEmpty() or not self.restoreGeometry(geometry):
-            self.resize(*_FIRST)
-        sidebar_width = _whole(kept.get("sidebar_width"), Size.SIDEBAR[1])
+        kept = self._kept()
+        self._sidebar_width = _whole(kept.get("sidebar_width"), Size.SIDEBAR[1])
         self._panel_width = _whole(kept.get("panel_width"), Size.PANEL[1])
-        self.splitter.setSizes([sidebar_width, max(self.width() - sidebar_width, 0)])
         self.show_sidebar(bool(kept.get("sidebar", True)))
         self.show_panel(bool(kept.get("panel", False)))
 
+    def _kept(self) -> dict[str, Any]:
+        known = self._parts.state.get(STATE_KEY)
+        return known if isinstance(known, dict) else {}
+
     def remember(self) -> None:
-        """Keeps the window's place and panels for the next start."""
+        """Keeps what is open and how wide it is for the next start."""
+        self.system_prompt.commit()
         kept = {
-            "geometry": bytes(self.saveGeometry().toBase64().data()).decode(),
+            **self._kept(),
             "sidebar": not self.sidebar.isHidden(),
             "panel": self._panel is not None and not self._panel.isHidden(),
-            "sidebar_width": self.sidebar.width(),
-            "panel_width": self._panel.width() if self._panel is not None else self._panel_width,
+            "sidebar_width": self._sidebar_width,
+            "panel_width": self._panel_width,
         }
-        self._parts.state.set(_STATE_KEY, kept)
+        self._parts.state.set(STATE_KEY, kept)
 
     def hand_over(self, newer: MainWindow) -> None:
         """Gives what is being written to the window that takes this one's place."""
         newer.composing.composer.set_draft(self.composing.composer.draft)
         newer.show_prompt(not self.system_prompt.isHidden())
 
-    def closeEvent(self, event: QCloseEvent) -> None:
-        self.system_prompt.commit()
-        self.remember()
-        super().closeEvent(event)
-        self.closing.emit()
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self.veil.setGeometry(self.rect())
+        self._share_width()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
@@ -443,7 +443,7 @@ def _centred(widget: QWidget, *, top: int = 0, bottom: int = 0) -> QHBoxLayout:
     """Returns a row that keeps a widget in the middle, at most as wide as the conversation's column."""
     widget.setMaximumWidth(Size.COLUMN)
     row = QHBoxLayout()
-    row.setContentsMargins(Space.LARGE, top, Space.LARGE, bottom)
+    row.setContentsMargins(Space.WIDE, top, Space.WIDE, bottom)
     row.addStretch(1)
     row.addWidget(widget, 1000)
     row.addStretch(1)

@@ -5,12 +5,12 @@ Files are looked for in a thread; the engine does the loading; this object only 
 
 from __future__ import annotations
 
-import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from desktop.chat.header import ModelStatus, Standing
 from desktop.engine_client import EngineClient, EngineState
@@ -76,7 +76,6 @@ class Models(QObject):
         self._wanted = live.app.model
         self._status = ModelStatus()
         self._searches, self._waiting = 0, False
-        self._pool = QThreadPool(self)
         self._connect()
 
     def _connect(self) -> None:
@@ -119,7 +118,10 @@ class Models(QObject):
 
     def scan(self) -> None:
         """Looks for models on this computer; `listed` follows."""
-        self._pool.start(lambda: self._scanned.emit(tuple(self._finder.scan())))
+        _in_background(self._scan)
+
+    def _scan(self) -> None:
+        self._scanned.emit(tuple(self._finder.scan()))
 
     def start(self, path: str = "") -> None:
         """Begins with a file that was named, else with the model of the settings."""
@@ -157,7 +159,7 @@ class Models(QObject):
     def _find(self, wanted: str, then: Callable[[ModelInfo], None]) -> None:
         self._searches += 1
         number = self._searches
-        self._pool.start(lambda: self._found.emit(number, self._resolved(wanted), then))
+        _in_background(lambda: self._found.emit(number, self._resolved(wanted), then))
 
     def _resolved(self, wanted: str) -> ModelInfo | UserError:
         try:
@@ -234,6 +236,6 @@ class Models(QObject):
         QTimer.singleShot(0, lambda: self.reload_changed.emit(self.needs_reload))
 
 
-def same_file(one: str, other: str) -> bool:
-    """Returns whether two paths name one place."""
-    return os.path.abspath(one) == os.path.abspath(other)
+def _in_background(work: Callable[[], object]) -> None:
+    """Runs work that reads files. The thread is a daemon: a slow disk must not hold up the end of the application."""
+    threading.Thread(target=work, name="models", daemon=True).start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import sys
@@ -50,6 +49,8 @@ def check_platform() -> None:
 
 
 def _check_xcb() -> None:
+    import ctypes  # not needed under Wayland, on macOS and on Windows
+
     plugin = _xcb_plugin()
     if plugin is None:
         return

@@ -1,18 +1,13 @@
-"""Every colour, space and corner of the window, light and dark, in one place. Knows no widget."""
+"""Every colour, space and corner of the window, light and dark, in one place. `look.py` brings them to Qt."""
 
 from __future__ import annotations
 
-import string
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QPalette
+from PySide6.QtGui import QColor, QFont, QGuiApplication
 
-import resources
 from desktop import fonts
-
-_Group = QPalette.ColorGroup
-_Role = QPalette.ColorRole
 
 
 class Space:
@@ -160,37 +155,3 @@ def current_theme() -> Theme:
     application = QGuiApplication.instance()
     source = application.findChild(ThemeSource) if application is not None else None
     return source.theme if source is not None else LIGHT
-
-
-def palette(theme: Theme) -> QPalette:
-    """Returns the palette that Qt's own drawing, dialogs and rich text use."""
-    made = QPalette()
-    for role, colour in _roles(theme).items():
-        made.setColor(role, colour)
-    for role in (_Role.WindowText, _Role.Text, _Role.ButtonText, _Role.HighlightedText):
-        made.setColor(_Group.Disabled, role, theme.disabled)
-    return made
-
-
-def _roles(theme: Theme) -> dict[QPalette.ColorRole, QColor]:
-    return {
-        _Role.Window: theme.window, _Role.WindowText: theme.text,
-        _Role.Base: theme.surface, _Role.AlternateBase: theme.raised, _Role.Text: theme.text,
-        _Role.PlaceholderText: theme.quiet,
-        _Role.Button: theme.surface, _Role.ButtonText: theme.text, _Role.BrightText: theme.bad,
-        _Role.Highlight: theme.selection, _Role.HighlightedText: theme.text, _Role.Accent: theme.accent,
-        _Role.Link: theme.accent, _Role.LinkVisited: theme.accent,
-        _Role.ToolTipBase: theme.surface, _Role.ToolTipText: theme.text,
-        _Role.Light: theme.surface, _Role.Midlight: theme.raised, _Role.Mid: theme.border,
-        _Role.Dark: theme.strong_border, _Role.Shadow: theme.border,
-    }  # fmt: skip
-
-
-def stylesheet(theme: Theme) -> str:
-    """Returns the application's stylesheet, with the tokens filled in."""
-    names = {field.name: getattr(theme, field.name) for field in fields(theme) if field.name != "name"}
-    colours = {name: colour.name() for name, colour in names.items()}
-    sizes = {"control": Corner.CONTROL, "card": Corner.CARD, "tiny": Space.TINY, "small": Space.SMALL,
-             "medium": Space.MEDIUM, "large": Space.LARGE}  # fmt: skip
-    lengths = {name: f"{length}px" for name, length in sizes.items()}
-    return string.Template(resources.read_text("themes", "window.qss")).substitute(colours | lengths)

@@ -12,7 +12,7 @@ from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QKeySequenc
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
 from desktop.chat.plain_text import cleaned
-from desktop.controls.buttons import ElidedWords, IconButton
+from desktop.controls.buttons import ElidedWords, IconButton, repolish
 from desktop.human import data_size, whole_number
 from desktop.theme import Space, current_theme
 from runtime.text import _, ngettext
@@ -268,7 +268,7 @@ class Composer(QFrame):
 
     def _show_focus(self, active: bool) -> None:
         self.setProperty("active", "true" if active else "false")
-        self.style().polish(self)
+        repolish(self)
 
     def mousePressEvent(self, _event: object) -> None:
         self.edit.setFocus()

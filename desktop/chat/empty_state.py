@@ -62,7 +62,7 @@ class EmptyState(QWidget):
             words.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self.examples = [ExampleButton(_(text)) for text in EXAMPLES]
         self._library = Button(_("Choose a model"), kind="link")
-        self._file = Button(_("open a file"), kind="link")
+        self._file = Button(_("Open a file"), kind="link")
         self._lay_out()
         self._connect()
         self._tint()

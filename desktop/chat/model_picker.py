@@ -22,7 +22,6 @@ from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QLineEdit,
     QListView,
     QStyle,
     QStyledItemDelegate,
@@ -33,7 +32,7 @@ from PySide6.QtWidgets import (
 
 from desktop import fonts, icons
 from desktop.chat.plain_text import one_line
-from desktop.controls.buttons import Button, Words
+from desktop.controls.buttons import Button, SearchField, Words
 from desktop.human import data_size, whole_number
 from desktop.theme import Corner, Space, current_theme
 from runtime.text import _
@@ -174,9 +173,7 @@ class ModelPicker(QFrame):
         self.setProperty("kind", "popup")
         self.setAccessibleName(_("Models"))
         self.model = ModelListModel(self)
-        self.search = QLineEdit()
-        self.search.setPlaceholderText(_("Search models"))
-        self.search.setAccessibleName(_("Search models"))
+        self.search = SearchField(_("Search models"))
         self.search.installEventFilter(self)
         self.list = QListView()
         self._note = Words(_("Looking for models on this computer…"), tone="quiet")

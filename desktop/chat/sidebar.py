@@ -5,7 +5,7 @@ The store answers later, so an answer may come when the sidebar is gone (the lan
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QKeySequence, QPainter, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -24,7 +24,7 @@ from shiboken6 import isValid
 
 from desktop import icons
 from desktop.chat.chat_list import ChatListModel, ListRow, RowRole, rows_by_day, rows_of_hits
-from desktop.controls.buttons import Button, ElidedWords, IconButton, Words
+from desktop.controls.buttons import Button, ElidedWords, IconButton, SearchField, Words
 from desktop.store.chat_store import ChatStore
 from desktop.store.records import ChatSummary, SearchHit
 from desktop.theme import Corner, Size, Space, current_theme
@@ -181,7 +181,7 @@ class Sidebar(QWidget):
         self.model = ChatListModel(self)
         self.list = ChatListView()
         self.list.setModel(self.model)
-        self.search = self._make_search()
+        self.search = SearchField(_("Search chats"))
         self.undo_bar = UndoBar()
         self._nothing = Words("", tone="quiet")
         self._refresh_later = QTimer(self, singleShot=True, interval=_REFRESH_MS)
@@ -189,13 +189,6 @@ class Sidebar(QWidget):
         self._lay_out()
         self._connect()
         self.refresh()
-
-    def _make_search(self) -> QLineEdit:
-        search = QLineEdit()
-        search.setPlaceholderText(_("Search chats"))
-        search.setAccessibleName(_("Search chats"))
-        self._lens = search.addAction(icons.icon("search", current_theme()), QLineEdit.ActionPosition.LeadingPosition)
-        return search
 
     def _lay_out(self) -> None:
         self.new_button = Button(_("New chat"), kind="plain", icon="new_chat")
@@ -301,11 +294,6 @@ class Sidebar(QWidget):
         delete.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         delete.triggered.connect(lambda: self.delete(QModelIndex(kept)))
         return menu
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange and hasattr(self, "_lens"):
-            self._lens.setIcon(icons.icon("search", current_theme(), colour=current_theme().quiet))
 
     def sizeHint(self) -> QSize:
         return QSize(Size.SIDEBAR[1], 600)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtGui import QFontMetrics, QIcon, QKeyEvent, QKeySequence, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QLabel,
+    QLineEdit,
     QPushButton,
     QSizePolicy,
     QStyleOptionComboBox,
@@ -19,6 +20,12 @@ from desktop import icons
 from desktop.theme import Size, Space, current_theme
 
 _RETINT = (QEvent.Type.StyleChange, QEvent.Type.DevicePixelRatioChange)
+
+
+def repolish(widget: QWidget) -> None:
+    """Lets the stylesheet look at a changed property. Before the first polish that would lose the widget's own font."""
+    if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):
+        widget.style().polish(widget)
 
 
 class IconButton(QToolButton):
@@ -85,13 +92,13 @@ class Words(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setWordWrap(wrap)
         self.setText(text)
-        self.set_tone(tone)
+        self.setProperty("tone", tone)
 
     def set_tone(self, tone: str) -> None:
         """Changes the colour."""
         if self.property("tone") != tone:
             self.setProperty("tone", tone)
-            self.style().polish(self)
+            repolish(self)
 
 
 class ElidedWords(QLabel):
@@ -151,3 +158,27 @@ class Choice(QComboBox):
         mirrored = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
         left = Space.TINY if mirrored else self.width() - side - Space.TINY
         painter.drawPixmap(left, (self.height() - side) // 2, picture)
+
+
+class SearchField(QLineEdit):
+    """One line to search with; `words` names it and stands in it while it is empty. Esc empties it."""
+
+    def __init__(self, words: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setPlaceholderText(words)
+        self.setAccessibleName(words)
+        self._lens = self.addAction(self._icon(), QLineEdit.ActionPosition.LeadingPosition)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self.text():
+            self.clear()
+        else:
+            super().keyPressEvent(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in _RETINT and hasattr(self, "_lens"):
+            self._lens.setIcon(self._icon())
+
+    def _icon(self) -> QIcon:
+        return icons.icon("search", current_theme(), colour=current_theme().quiet)

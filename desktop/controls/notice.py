@@ -7,7 +7,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QVBoxLayout, QWidget
 
 from desktop import fonts, icons
-from desktop.controls.buttons import Button, IconButton, Words
+from desktop.controls.buttons import Button, IconButton, Words, repolish
 from desktop.theme import Size, Space, current_theme
 from runtime.errors import ErrorInfo
 from runtime.text import _
@@ -103,4 +103,4 @@ class Notice(QFrame):
         ratio = QGuiApplication.instance().devicePixelRatio()
         colour = getattr(theme, self._tone)
         self._picture.setPixmap(icons.pixmap(_DRAWINGS[self._tone], colour, size=Size.ICON, ratio=ratio))
-        self.style().polish(self)
+        repolish(self)

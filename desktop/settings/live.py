@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from PySide6.QtCore import QObject, QThreadPool, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from runtime.errors import UserError
 from runtime.params import AppSettings, LoadParams, SamplingParams
@@ -16,6 +17,7 @@ from runtime.settings import SettingsGroup, changed, field_of, layered
 Group = TypeVar("Group", bound=SettingsGroup)
 _NAMES: Mapping[type[SettingsGroup], GroupName] = {AppSettings: "app", SamplingParams: "sampling", LoadParams: "load"}
 _WRITE_AFTER_MS = 400
+_FLUSH_SECONDS = 1.0
 
 
 class LiveSettings(QObject):
@@ -29,8 +31,8 @@ class LiveSettings(QObject):
         self._saved, self._path = saved, path
         layers = {AppSettings: saved.app, SamplingParams: saved.sampling, LoadParams: saved.load}
         self._groups: dict[type[SettingsGroup], Any] = {group: _usable(group, layer) for group, layer in layers.items()}
-        self._pool = QThreadPool(self)
-        self._pool.setMaxThreadCount(1)  # one writer, so that the newest state is the last one written
+        self._writers: list[threading.Thread] = []
+        self._one_at_a_time = threading.Lock()
         self._later = QTimer(self, singleShot=True, interval=_WRITE_AFTER_MS)
         self._later.timeout.connect(self._write)
 
@@ -84,17 +86,21 @@ class LiveSettings(QObject):
         if self._later.isActive():
             self._later.stop()
             self._write()
-        self._pool.waitForDone(2000)
+        for writer in self._writers:
+            writer.join(_FLUSH_SECONDS)
 
     def _write(self) -> None:
-        saved, path = self._saved, self._path
-        self._pool.start(lambda: self._write_there(saved, path))
+        self._writers = [writer for writer in self._writers if writer.is_alive()]
+        writer = threading.Thread(target=self._write_newest, name="settings", daemon=True)
+        self._writers.append(writer)
+        writer.start()
 
-    def _write_there(self, saved: SavedSettings, path: Path) -> None:
-        try:
-            saved.write(path)
-        except UserError as error:
-            self.write_failed.emit(error)
+    def _write_newest(self) -> None:
+        with self._one_at_a_time:  # whoever comes last writes what is newest
+            try:
+                self._saved.write(self._path)
+            except UserError as error:
+                self.write_failed.emit(error)
 
 
 def _usable(group: type[Group], layer: Mapping[str, Any]) -> Group:

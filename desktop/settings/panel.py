@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from desktop import fonts, icons
-from desktop.controls.buttons import Button, IconButton, Words
+from desktop import fonts
+from desktop.controls.buttons import Button, IconButton, SearchField, Words
 from desktop.settings.creativity import CreativityRow
 from desktop.settings.live import LiveSettings
 from desktop.settings.sections import Section
-from desktop.theme import Space, current_theme
+from desktop.theme import Space
 from runtime.params import GROUPS
 from runtime.settings import SettingField, fields_of, sections_of
 from runtime.text import N_, _
@@ -38,7 +38,8 @@ class SettingsPanel(QWidget):
         self._live = live
         self._settings = [declared for group in GROUPS for declared in fields_of(group)]
         self.sections = self._make_sections()
-        self.search = self._make_search()
+        self.search = SearchField(_("Search settings"))
+        self.search.textChanged.connect(self._find)
         self._nothing = Words(_("No setting has this in its name or help."), tone="quiet")
         self._nothing.hide()
         self._reload_bar = self._make_reload_bar()
@@ -58,18 +59,6 @@ class SettingsPanel(QWidget):
 
     def _composite(self) -> QWidget:
         return CreativityRow(self._live)
-
-    def _make_search(self) -> QLineEdit:
-        search = QLineEdit()
-        search.setPlaceholderText(_("Search settings"))
-        search.setAccessibleName(_("Search settings"))
-        search.setClearButtonEnabled(False)
-        search.addAction(
-            icons.icon("search", current_theme(), colour=current_theme().quiet),
-            QLineEdit.ActionPosition.LeadingPosition,
-        )
-        search.textChanged.connect(self._find)
-        return search
 
     def _make_reload_bar(self) -> QFrame:
         bar = QFrame()

@@ -14,7 +14,7 @@ from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QLineEdit, QPlainTextEdit, QSizePolicy, QSlider, QWidget
 
-from desktop.controls.buttons import Choice
+from desktop.controls.buttons import Choice, repolish
 from desktop.theme import Space, current_theme
 from runtime.settings import BadSetting, SettingField
 from runtime.text import _
@@ -272,7 +272,7 @@ class NumberField(QWidget):
 
     def show_error(self, wrong: bool) -> None:
         self.edit.setProperty("wrong", "true" if wrong else None)
-        self.edit.style().polish(self.edit)
+        repolish(self.edit)
 
     def _words_are_short(self) -> bool:
         metrics = QFontMetrics(self.font())
@@ -328,7 +328,7 @@ class TextField(QWidget):
 
     def show_error(self, wrong: bool) -> None:
         self._edit.setProperty("wrong", "true" if wrong else None)
-        self._edit.style().polish(self._edit)
+        repolish(self._edit)
 
 
 class LinesEdit(QPlainTextEdit):
