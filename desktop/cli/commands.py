@@ -10,13 +10,15 @@ import difflib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
 from desktop.cli import output
-from desktop.cli.layout import two_columns, wrapped
+from desktop.cli.layout import shown_path, two_columns, wrapped
 from runtime.errors import UserError
+from runtime.model_errors import ModelMissing
 from runtime.text import N_, _
 
 
@@ -176,12 +178,23 @@ class CommandGroup(click.Group):
         ))
 
 
-def _no_such_command(word: str) -> UsageProblem:
+def _no_such_command(word: str) -> UserError:
+    if word.lower().endswith(".gguf"):
+        return _model_in_place_of_command(Path(word))
     near = difflib.get_close_matches(word.lower(), COMMANDS, 1)
     hint = _("“quern --help” lists the commands.")
     if near:
         hint = _("The nearest one is “quern {name}”.").format(name=near[0])
     return UsageProblem(_("There is no command “{word}”.").format(word=word), "", hint)
+
+
+def _model_in_place_of_command(path: Path) -> UserError:
+    """A model file alone opens the window; this one is missing, or more words follow it."""
+    if not path.exists():
+        return ModelMissing(path.absolute())
+    name = shown_path(path)
+    hint = _("“quern chat {name}” talks with this model.").format(name=name)
+    return UsageProblem(_("There is no command “{word}”.").format(word=name), "", hint)
 
 
 def _version_option() -> Option:

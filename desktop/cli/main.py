@@ -43,6 +43,8 @@ def run(arguments: list[str]) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     group = CommandGroup()
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     try:
         with group.make_context("quern", arguments) as context:
             return group.invoke(context) or DONE

@@ -43,6 +43,11 @@ def test_each_command_explains_itself_with_an_example_within_the_width(run: Run,
     assert [line for line in result.out.splitlines() if len(line) > 100] == []
 
 
+def test_help_is_also_a_word(run: Run):
+    assert run("help").out == run("--help").out
+    assert run("help", "chat").out == run("chat", "--help").out
+
+
 def test_the_version_is_one_line(run: Run):
     result = run("--version")
     assert result.out.startswith("Quern ")
@@ -81,6 +86,13 @@ def test_a_wrong_command_line_is_explained_and_exits_with_2(run: Run, arguments:
     assert (result.code, result.out) == (2, "")
     assert said in result.err
     assert "Traceback" not in result.err
+
+
+def test_a_model_in_place_of_a_command_is_understood(run: Run, tiny: Path, tmp_path: Path):
+    assert f"quern chat {tiny}" in run(str(tiny), "-p", "hi").err
+    missing = run(str(tmp_path / "gone.gguf"))
+    assert missing.code == 2
+    assert "gone.gguf” is missing" in missing.err
 
 
 def test_command_and_engine_names_are_read_in_any_case(run: Run, tiny: Path, engine: object):
@@ -192,6 +204,14 @@ def test_a_real_answer_comes_from_a_real_model(tmp_path: Path):
     done = _quern("chat", str(tmp_path / "scripted.gguf"), "-p", "What is it?", "--temperature", "0")
     assert done.stdout == script.data + b"\n"
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_every_folder_and_file_may_have_any_name(tmp_path: Path):
+    home = tmp_path / "Ünï 模型　é🦙 'q\" %d"
+    (home / "models").mkdir(parents=True)
+    script = tiny_gguf.write_scripted(home / "models" / "m 模型 '%s.gguf", tiny_gguf.pieces_of("Here I am."))
+    done = _quern("chat", "m 模型 '%s", "-p", "hi", QUERN_HOME=str(home), TMPDIR=str(home), LC_ALL="C", LANG="C")
+    assert (done.returncode, done.stdout) == (0, script.data + b"\n"), done.stderr
 
 
 def test_an_unknown_architecture_is_refused_and_no_other_model_answers(tmp_path: Path):
