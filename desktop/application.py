@@ -73,8 +73,10 @@ class Application(QObject):
         store = ChatStore(opening.places.chats_file, self)
         client = EngineClient(opening.places, state=opening.state, parent=self)
         items = MessageListModel(self)
-        session = ChatSession(store, client, items, sampling=lambda: live.sampling, parent=self)
         models = Models(client, live, LibraryFinder(), self)
+        session = ChatSession(
+            store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name, parent=self
+        )
         opening.themes.choose(live.app.theme)
         opening.state.set("theme", live.app.theme)
         return Parts(store=store, client=client, session=session, items=items, models=models, live=live,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from desktop.chat.header import ModelStatus, Standing
+from desktop.chat.model_names import shown_name
 from desktop.engine_client import EngineClient, EngineState
 from desktop.settings.live import LiveSettings
 from runtime.errors import ErrorInfo, UserError
@@ -179,7 +180,7 @@ class Models(QObject):
     def _load_unless_fatal(self, info: ModelInfo) -> None:
         if self._client.was_fatal(info.path):
             self._show(Standing.EMPTY)
-            self.trouble.emit(Trouble(FatalLastTime(info.name).info, _("Load it all the same"), "caution"))
+            self.trouble.emit(Trouble(FatalLastTime(shown_name(info)).info, _("Load it all the same"), "caution"))
         else:
             self._load(info)
 
@@ -223,7 +224,7 @@ class Models(QObject):
     def _named(self) -> ModelStatus:
         if self._info is None:
             return ModelStatus()
-        return ModelStatus(name=self._info.name, quantization=self._info.quantization)
+        return ModelStatus(name=shown_name(self._info), quantization=self._info.quantization)
 
     def _report(self, error: ErrorInfo) -> None:
         self.trouble.emit(Trouble(error, _("Choose a model")))

@@ -31,6 +31,7 @@ from PySide6.QtWidgets import (
 )
 
 from desktop import fonts, icons
+from desktop.chat.model_names import shown_name
 from desktop.chat.plain_text import one_line
 from desktop.controls.buttons import Button, SearchField, Words
 from desktop.human import data_size, whole_number
@@ -73,9 +74,9 @@ class ModelListModel(QAbstractListModel):
         if role == InfoRole:
             return info
         if role == Qt.ItemDataRole.DisplayRole:
-            return one_line(info.name)
+            return shown_name(info)
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return f"{one_line(info.name)}, {facts(info)}"
+            return f"{shown_name(info)}, {facts(info)}"
         if role == Qt.ItemDataRole.ToolTipRole:
             return str(info.path) if info.runnable else f"{info.reason}\n{info.path}"
         return None
@@ -97,7 +98,7 @@ class ModelListModel(QAbstractListModel):
     def _refresh(self) -> None:
         self.beginResetModel()
         found = [info for info in self._all if all(word in _searched(info) for word in self._words)]
-        self._shown = sorted(found, key=lambda info: (not info.runnable, info.name.lower()))
+        self._shown = sorted(found, key=lambda info: (not info.runnable, shown_name(info).lower()))
         self.endResetModel()
 
     def info(self, index: _Index) -> ModelInfo:
@@ -110,7 +111,7 @@ class ModelListModel(QAbstractListModel):
 
 
 def _searched(info: ModelInfo) -> str:
-    return f"{info.name} {info.quantization} {info.architecture} {info.path}".lower()
+    return f"{info.name} {shown_name(info)} {info.quantization} {info.architecture} {info.path}".lower()
 
 
 class ModelDelegate(QStyledItemDelegate):
@@ -142,7 +143,7 @@ class ModelDelegate(QStyledItemDelegate):
         name_font = fonts.strong() if info.runnable else theme.body_font
         painter.setFont(name_font)
         painter.setPen(theme.text if info.runnable else theme.quiet)
-        name = painter.fontMetrics().elidedText(one_line(info.name), Qt.TextElideMode.ElideMiddle, inner.width())
+        name = painter.fontMetrics().elidedText(shown_name(info), Qt.TextElideMode.ElideMiddle, inner.width())
         painter.drawText(inner, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading, name)
         painter.setFont(theme.quiet_font)
         painter.setPen(theme.quiet if info.runnable else theme.caution)

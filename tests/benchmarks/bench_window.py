@@ -48,15 +48,14 @@ app.exec()
 _QUERN = """
 import sys
 from desktop import app
-from desktop.application import Application
-start = Application._start
+furnish = app.Opening.furnish
 def painted(self):
     print("painted", flush=True)
     if "--leave" in sys.argv:
-        self._close_window()
+        self.shell.close()
     else:
-        start(self)
-Application._start = painted
+        furnish(self)
+app.Opening.furnish = painted
 raise SystemExit(app.main([]))
 """
 _FORBIDDEN = ("libtorch", "libllama", "libggml", "/torch/", "/llama_cpp/")

@@ -78,32 +78,34 @@ class DrivenWindow:
 def _run() -> int:
     from PySide6.QtCore import QSocketNotifier
 
-    from desktop.application import Application
+    from desktop.app import Opening
 
-    application = Application.started("")
-    if application is None:
+    opening = Opening()
+    if not opening.first:
         return 3
-    driver = _Driver(application)
+    driver = _Driver(opening)
     notifier = QSocketNotifier(0, QSocketNotifier.Type.Read)
+    notifier.setEnabled(False)
     notifier.activated.connect(driver.read)
-    return application.run()
+    opening.shell.painted.connect(lambda: notifier.setEnabled(True))  # after everything was built
+    return opening.run()
 
 
 class _Driver:
-    def __init__(self, application: Any) -> None:
-        self._application = application
+    def __init__(self, opening: Any) -> None:
+        self._opening = opening
         self._rest = b""
 
     def read(self) -> None:
         data = os.read(0, 65536)
         if not data:
-            self._application.window.close()
+            self._opening.shell.close()
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._obey(json.loads(line))
 
     def _obey(self, command: dict[str, Any]) -> None:
-        session = self._application.parts.session
+        session = self._opening.application.parts.session
         actions: dict[str, Callable[[], object]] = {
             "look": lambda: None,
             "send": lambda: session.send(command["text"]),
@@ -116,10 +118,10 @@ class _Driver:
         sys.stdout.write(json.dumps(self._state()) + "\n")
         sys.stdout.flush()
         if command["do"] == "close":
-            self._application.window.close()
+            self._opening.shell.close()
 
     def _state(self) -> dict[str, Any]:
-        parts = self._application.parts
+        parts = self._opening.application.parts
         items = parts.items.items()
         return {
             "engine": str(parts.client.state),
