@@ -190,7 +190,7 @@ def test_time_told_to_templates_stays_the_same_all_day() -> None:
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", TemplateBroken, "calls itself without end"),
         ("{{ ''.__class__.__mro__ }}", TemplateBroken, "unsafe"),
         ("x" * 1_000_001, TemplateTooLarge, "longer than 1,000,000"),
-        ("{{ '\\ud800'.nothing() }}", TemplateBroken, "no attribute"),
+        ("{{ raise_exception('half \\ud800') }}", TemplateRefused, "“half \ufffd”"),
     ],
 )  # fmt: skip
 def test_hostile_template_ends_in_a_clear_error(
@@ -367,6 +367,15 @@ def test_child_runs_from_any_folder_and_imports_nothing_from_it(
         monkeypatch.setenv(name, "C" if name != "PYTHONIOENCODING" else "ascii")
 
     assert own_renderer.render("{{ messages[0].content }}é", (Message(Role.USER, "你好 👋"),)).text == "你好 👋é"
+
+
+def test_child_finds_the_packages_that_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+
+    assert render_module._child_environment()["PYTHONPATH"] == os.pathsep.join([str(ROOT), "elsewhere"])
+
+    monkeypatch.setattr(render_module.sysconfig, "get_path", lambda _name: str(ROOT))
+    assert render_module._child_environment()["PYTHONPATH"] == "elsewhere"
 
 
 def test_frozen_application_starts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
