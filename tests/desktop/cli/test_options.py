@@ -88,6 +88,32 @@ def test_a_flag_wins_over_what_is_saved(run: Run, engine: FakeEngine, tiny: Path
     assert (sampling.temperature, sampling.top_k, sampling.top_p) == (0.9, 5, 0.95)
 
 
+def test_what_is_saved_for_a_model_wins_over_what_is_saved_for_all(
+    run: Run, opened: Opened, tiny: Path, quern_home: Path
+):
+    own = {"sampling": {"temperature": 0.1}, "load": {"context_length": 512}}
+    _save(quern_home, {"sampling": {"temperature": 0.3, "top_k": 5}, "models": {str(tiny): own}})
+    run("chat", str(tiny), "-p", "hi")
+    sampling = opened.engine.requests[0].sampling
+    assert (sampling.temperature, sampling.top_k, opened.params.context_length) == (0.1, 5, 512)
+
+
+def test_without_a_model_the_saved_one_is_taken(run: Run, opened: Opened, tiny: Path, quern_home: Path):
+    _save(quern_home, {"app": {"model": str(tiny)}})
+    run("chat", "-p", "hi")
+    assert opened.path == tiny
+
+
+@pytest.mark.parametrize("arguments", [[], [""]])
+def test_a_model_that_is_gone_is_named_and_no_other_takes_its_place(
+    run: Run, opened: Opened, quern_home: Path, arguments: list[str]
+):
+    _save(quern_home, {"app": {"model": "/gone/model.gguf"}})
+    result = run("chat", *arguments, "-p", "hi")
+    assert (result.code, opened.path) == (2, Path())
+    assert ("There is no model called “”" if arguments else "model.gguf” is missing") in result.err
+
+
 def test_a_damaged_settings_file_is_mentioned_and_does_not_stop_the_answer(
     run: Run, engine: FakeEngine, tiny: Path, quern_home: Path
 ):
