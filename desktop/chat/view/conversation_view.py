@@ -8,25 +8,35 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, QPointF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import (
-    QContextMenuEvent, QFocusEvent, QGuiApplication, QHelpEvent, QKeyEvent, QKeySequence, QMouseEvent, QPainter,
-    QPaintEvent, QResizeEvent,
+    QContextMenuEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QHelpEvent,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
 )  # fmt: skip
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
+from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
-from desktop.chat.view.highlight import Highlighter
-from desktop.chat.view.layout import Anchor, ConversationLayout
+from desktop.chat.view.following import PAD, FollowingScrollArea
+from desktop.chat.view.layout import Anchor
 from desktop.chat.view.message_model import MessageListModel
-from desktop.chat.view.newest_button import NewestButton
 from desktop.chat.view.painter import Shown, paint_items
 from desktop.chat.view.pointer import Granularity, Pointer
 from desktop.chat.view.selection import END, Position, Selection, source_of
-from desktop.chat.view.style import TextStyle
 from desktop.chat.view.targets import (
-    Target, action_names, action_targets, action_text, code_targets, notice_targets,
+    Target,
+    action_names,
+    action_targets,
+    action_text,
+    code_targets,
+    notice_targets,
 )  # fmt: skip
-from desktop.theme import Size, Space, Theme, current_theme
+from desktop.theme import Theme, current_theme
 from runtime.messages import Role
 from runtime.text import _
 
@@ -34,10 +44,9 @@ _FRAME_MS = 33  # at most this often new text is shown
 _REST = 3  # showing new text may take one part in four of the time
 _PAGE_KEPT = 40  # pixels of the old page that a new page still shows
 _TICK_MS = 1500  # how long a tick stands for "copied"
-_PAD = int(Space.LARGE)
 
 
-class ConversationView(QAbstractScrollArea):
+class ConversationView(FollowingScrollArea):
     """Shows a `MessageListModel`."""
 
     regenerate_requested = Signal(str)
@@ -48,43 +57,25 @@ class ConversationView(QAbstractScrollArea):
     link_activated = Signal(str)  # http or https only
 
     def __init__(self, model: MessageListModel, parent: QWidget | None = None, *, theme: Theme | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(theme or current_theme(), parent)
         self._model = model
-        self._highlighter = Highlighter(self)
-        self._layout = ConversationLayout(TextStyle(theme or current_theme()), self._highlighter)
         self._pointer = Pointer(self._layout)
-        self._follow = True
-        self._anchor: Anchor | None = None
-        self._placing = False
         self._dirty: set[int] = set()
         self._hovered: Target | None = None
         self._pressed: Target | None = None
         self._done: Target | None = None
         self._hover_row = -1
         self._current = -1
-        self._newest = NewestButton(self._layout.style.theme, self.viewport())
         self._flush_timer = self._timer(self._flush)
-        self._ahead_timer = self._timer(self._look_ahead)
         self._tick_timer = self._timer(self._forget_tick)
         self._drag_timer = self._timer(self._drag_on)
         self._set_up()
 
-    def _timer(self, slot) -> QTimer:  # type: ignore[no-untyped-def]
-        timer = QTimer(self)
-        timer.setSingleShot(True)
-        timer.timeout.connect(slot)
-        return timer
-
     def _set_up(self) -> None:
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.viewport().setMouseTracking(True)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setAccessibleName(_("Conversation"))
-        self.verticalScrollBar().valueChanged.connect(self._scrolled)
-        self._newest.clicked.connect(self.follow_newest)
-        self._highlighter.ready.connect(self._recolour)
         self._model.modelReset.connect(self._reset)
         self._model.rowsInserted.connect(self._inserted)
         self._model.rowsRemoved.connect(self._removed)
@@ -94,38 +85,16 @@ class ConversationView(QAbstractScrollArea):
 
     # what others may ask
 
-    @property
-    def following(self) -> bool:
-        """True while new text keeps the end in sight."""
-        return self._follow
-
-    @property
-    def layout_of_items(self) -> ConversationLayout:
-        """Where everything stands; for tests and for finding text."""
-        return self._layout
-
-    def set_theme(self, theme: Theme) -> None:
-        """Takes the colours and fonts of a theme, and keeps what is read in place."""
-        self._layout.set_style(TextStyle(theme))
-        self._newest.set_theme(theme)
-        self._settle()
-
     def retranslate(self) -> None:
         """Takes its words in the current language."""
         self.setAccessibleName(_("Conversation"))
         self._newest.retranslate()
         self.set_theme(self._layout.style.theme)
 
-    def follow_newest(self) -> None:
-        """Goes to the end and stays there while text arrives."""
-        self._follow = True
-        self._settle()
-
     def scroll_to(self, item_id: str) -> None:
         """Shows a message from its beginning. Raises KeyError where the id is unknown."""
-        self._model.row_of(item_id)
         self._follow = False
-        self._anchor = Anchor(item_id, -1, 0.0, 0.0)
+        self._anchor = Anchor(self._model.row_of(item_id), item_id, -1, 0.0, 0.0)
         self._settle()
 
     def selected_text(self) -> str:
@@ -201,89 +170,6 @@ class ConversationView(QAbstractScrollArea):
         else:  # a slow machine gets its rest before the next batch
             self._flush_timer.setInterval(max(_FRAME_MS, int(_REST * 1000 * (time.perf_counter() - started))))
 
-    def _recolour(self, language: str, text: str) -> None:
-        self._layout.recolour(language, text)
-        self._settle()
-
-    # scrolling
-
-    def _column_left(self) -> int:
-        return (self.viewport().width() - int(self._layout.width)) // 2
-
-    def _top(self) -> float:
-        """The conversation's height at the viewport's top edge."""
-        return self.verticalScrollBar().value() - _PAD
-
-    def _span(self) -> float:
-        return self._layout.height + 2 * _PAD
-
-    def _wanted_top(self) -> float:
-        end = self._span() - self.viewport().height() - _PAD
-        if self._follow or self._anchor is None:
-            return max(end, -_PAD)
-        if self._anchor.item_id not in self._model:
-            return max(min(self._top(), end), -_PAD)
-        return self._layout.y_of(self._anchor, self._model.row_of(self._anchor.item_id))
-
-    def _settle(self) -> None:
-        """Lays out what will be visible, and scrolls so that what is read stays where it is."""
-        height = self.viewport().height()
-        for _attempt in range(8):  # a corrected estimate brings other text into sight
-            top = self._wanted_top()
-            if not self._layout.lay_between(top, top + height):
-                break
-        self._place(round(self._wanted_top() + _PAD))
-        self._layout.forget_far()
-        self._ahead_timer.start(0)
-        self.viewport().update()
-
-    def _place(self, value: int) -> None:
-        bar = self.verticalScrollBar()
-        self._placing = True
-        bar.setRange(0, max(0, round(self._span()) - self.viewport().height()))
-        bar.setPageStep(self.viewport().height())
-        bar.setSingleStep(round(self._layout.style.pitch * 2))
-        bar.setValue(value)
-        self._placing = False
-        if self._anchor is None and not self._follow:
-            self._anchor = self._layout.anchor_at(self._top())
-        self._newest.setVisible(not self._follow and bar.value() < bar.maximum())
-
-    def _scrolled(self, value: int) -> None:
-        if self._placing:
-            return
-        upward = value < self._last_value
-        self._last_value = value
-        self._follow = not upward and value >= self.verticalScrollBar().maximum()
-        self._anchor = self._layout.anchor_at(self._top())
-        self._settle()
-
-    _last_value = 0
-
-    def scrollContentsBy(self, dx: int, dy: int) -> None:
-        self._last_value = self.verticalScrollBar().value() + dy if not self._placing else self._last_value
-        self.viewport().update()
-
-    def _look_ahead(self) -> None:
-        """Lays out a page before and after what is visible, and reads on in long messages, in turns of their own."""
-        top, height = self._top(), self.viewport().height()
-        rows = self._layout.rows_between(top, top + height)
-        unread = next((row for row in rows if self._layout.items[row].unread), None)
-        if unread is not None:
-            self._layout.read_more(unread)
-            self._settle()
-        elif self._layout.lay_between(top - height, top) or self._layout.lay_between(top + height, top + 2 * height):
-            self._settle()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        room = self.viewport().width() - 2 * int(Space.WIDE)
-        self._layout.set_width(float(max(160, min(Size.COLUMN, room))))
-        self._newest.move(
-            (self.viewport().width() - self._newest.width()) // 2,
-            self.viewport().height() - self._newest.height() - int(Space.MEDIUM),
-        )
-        self._settle()
-
     # painting
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -333,7 +219,7 @@ class ConversationView(QAbstractScrollArea):
 
     def _release(self) -> None:
         """Stops following: the reader holds on to a place."""
-        if self._follow and self._pointer.selection is not None and not self._pointer.selection.empty:
+        if self._follow and self._pointer.selecting:
             self._follow = False
             self._anchor = self._layout.anchor_at(self._top())
 
@@ -379,9 +265,8 @@ class ConversationView(QAbstractScrollArea):
         if pressed is not None:
             if pressed.same(self.target_at(event.position())):
                 self._trigger(pressed)
-        elif self._pointer.selection is None or self._pointer.selection.empty:
-            if address := self._pointer.link_at(self._point(event.position())):
-                self.link_activated.emit(address)
+        elif not self._pointer.selecting and (address := self._pointer.link_at(self._point(event.position()))):
+            self.link_activated.emit(address)
         self._hover(event.position())
 
     def leaveEvent(self, event: QEvent) -> None:
@@ -458,7 +343,7 @@ class ConversationView(QAbstractScrollArea):
         menu.addSeparator()
         chosen = menu.addAction(_("Copy selection"), self.copy)
         chosen.setShortcut(QKeySequence.StandardKey.Copy)
-        chosen.setEnabled(bool(self._pointer.selection and not self._pointer.selection.empty))
+        chosen.setEnabled(self._pointer.selecting)
         menu.addAction(_("Select all"), self.select_all).setShortcut(QKeySequence.StandardKey.SelectAll)
         menu.popup(event.globalPos())
 
@@ -525,7 +410,7 @@ class ConversationView(QAbstractScrollArea):
         item = self._layout.items[row]
         top, height = self._layout.top_of(row), self.viewport().height()
         if top < self._top() or top + min(item.height, height) > self._top() + height:
-            self._move(round(top + min(0.0, item.height - height) + _PAD) if top > self._top() else round(top + _PAD))
+            self._move(round(top + min(0.0, item.height - height) + PAD) if top > self._top() else round(top + PAD))
         self._name_current(row)
         self.viewport().update()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QTextLayout
@@ -13,14 +12,13 @@ from PySide6.QtGui import QTextLayout
 from desktop.chat.view.blocks import Block, utf16_length
 from desktop.chat.view.style import TextStyle, format_range
 
-if TYPE_CHECKING:
-    from pygments.token import _TokenType
-
 Pieces = list[tuple[int, int, str]]  # start, end in UTF-16 units of the line, kind
 _SLICE = 0.006  # seconds of work between two turns of the event loop
 _KEPT = 200  # code blocks whose colours are remembered
 _LONGEST = 400_000  # characters; longer code is read as plain text
-_KINDS = ("Comment", "Keyword", "String", "Number", "Builtin", "Function", "Class", "Decorator", "Tag", "Deleted", "Inserted")
+_KINDS = frozenset({
+    "Comment", "Keyword", "String", "Number", "Builtin", "Function", "Class", "Decorator", "Tag", "Deleted", "Inserted",
+})  # fmt: skip
 
 
 class Highlighter(QObject):
@@ -38,7 +36,7 @@ class Highlighter(QObject):
         self._timer.timeout.connect(self._step)
 
     def lines_of(self, block: Block) -> Sequence[Pieces] | None:
-        """Returns the coloured pieces of each line, None while they are not known; asking puts the block in the queue."""
+        """Returns the coloured pieces of each line; None while they are not known, and then the block is queued."""
         if not block.closed or not block.language or len(block.text) > _LONGEST:
             return None
         key = (block.language, block.text)
@@ -74,9 +72,9 @@ class Highlighter(QObject):
         self.ready.emit(language, text)
 
 
-def _tokens(language: str, text: str) -> Iterator[tuple[_TokenType, str]]:
-    from pygments.lexers import get_lexer_by_name  # only where there is code to colour
-    from pygments.util import ClassNotFound
+def _tokens(language: str, text: str) -> Iterator[tuple[object, str]]:
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # only where there is code to colour
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:
         lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
@@ -85,7 +83,7 @@ def _tokens(language: str, text: str) -> Iterator[tuple[_TokenType, str]]:
     return iter(lexer.get_tokens(text))
 
 
-def _kind_of(token: _TokenType) -> str:
+def _kind_of(token: object) -> str:
     names = str(token).split(".")
     return next((name for name in reversed(names) if name in _KINDS), "")
 

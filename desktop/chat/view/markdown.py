@@ -29,6 +29,7 @@ _MARKS = {
     "strong_open": Style.BOLD, "em_open": Style.ITALIC, "s_open": Style.STRIKE,
 }  # fmt: skip
 _SPACES = " \t\n\r\v\f"  # what CommonMark trims
+_PLAIN = Style(0)
 _BULLETS = ("•", "◦", "▪")
 _TASKS = {"[ ] ": "☐", "[x] ": "☑", "[X] ": "☑"}
 
@@ -167,7 +168,7 @@ class _InlineWriter:
         else:
             self.put_with_addresses(token.content)
 
-    def put(self, text: str, extra: Style = Style(0), href: str = "") -> None:
+    def put(self, text: str, extra: Style = _PLAIN, href: str = "") -> None:
         style = extra
         for mark in self.styles:
             style |= mark
@@ -211,8 +212,9 @@ class BlockBuilder:
     """Turns tokens into blocks. `starts` holds the offset of each line, and the end, in the whole source."""
 
     def __init__(
-        self, source: str, starts: Sequence[int], *, limit: int, context: ListContext, blank_before: bool, continued: bool
-    ) -> None:
+        self, source: str, starts: Sequence[int], *, limit: int, context: ListContext, blank_before: bool,
+        continued: bool,
+    ) -> None:  # fmt: skip
         self.blocks: list[Block] = []
         self.lists: list[ListContext] = []
         self._source, self._starts, self._limit = source, starts, limit

@@ -54,7 +54,8 @@ class Notice:
             painter.setPen(colour)
             run.draw(painter, origin, QRectF(), (0, 0), QBrush())
         for button in self.buttons:
-            paint_text_button(painter, button.rect.translated(origin), button.text, style, hovered=hovered == button.name)
+            place = button.rect.translated(origin)
+            paint_text_button(painter, place, button.text, style, hovered=hovered == button.name)
 
     def text(self) -> str:
         """Returns what the notice says, for screen readers."""
@@ -105,7 +106,7 @@ def _line(notice: Notice, text: str, font: QFont, colour: QColor, pad: float) ->
 
 def _buttons(notice: Notice, buttons: list[NoticeButton], style: TextStyle, x: float) -> None:
     notice.height += Space.SMALL
-    metrics = QFontMetricsF(style.name_font)
+    metrics = QFontMetricsF(style.body_font)
     for button in buttons:
         rect = QRectF(x, notice.height, metrics.horizontalAdvance(button.text) + 2 * Space.MEDIUM, _BUTTON)
         notice.buttons.append(NoticeButton(button.name, button.text, rect))
@@ -118,6 +119,6 @@ def paint_text_button(painter: QPainter, rect: QRectF, text: str, style: TextSty
     painter.setPen(QPen(style.theme.border, 1))
     painter.setBrush(style.theme.raised if hovered else style.theme.surface)
     painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), Corner.CONTROL, Corner.CONTROL)
-    painter.setFont(style.name_font)
+    painter.setFont(style.body_font)
     painter.setPen(style.theme.text)
     painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)

@@ -8,12 +8,17 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
 from desktop import icons
-from desktop.chat.view.layout import FOOTER, TOP_PAD, ConversationLayout, Place
+from desktop.chat.view.item_layout import FOOTER, TOP_PAD
+from desktop.chat.view.layout import ConversationLayout, Place
 from desktop.chat.view.message_model import ItemState
 from desktop.chat.view.segments import Canvas
 from desktop.chat.view.selection import Selection
 from desktop.chat.view.targets import (
-    Target, action_targets, code_targets, notice_targets, version_text,
+    ACTION,
+    Target,
+    action_targets,
+    code_targets,
+    version_text,
 )  # fmt: skip
 from desktop.theme import Corner, Space
 
@@ -94,18 +99,18 @@ def _paint_footer(canvas: Canvas, layout: ConversationLayout, row: int, shown: S
     for target in targets:
         if active or target.name in ("previous", "next"):
             _paint_icon(canvas, target, shown)
-    y = layout.top_of(row) + layout.items[row].footer_top
+    y = layout.top_of(row) + layout.items[row].footer_top + FOOTER - ACTION
     canvas.painter.setFont(style.quiet_font)
     canvas.painter.setPen(style.theme.quiet)
     if item.versions > 1:
         left, right = targets[-2].rect.right(), targets[-1].rect.left()
         canvas.painter.drawText(
-            QRectF(left, y, right - left, FOOTER), Qt.AlignmentFlag.AlignCenter, version_text(item)
+            QRectF(left, y, right - left, ACTION), Qt.AlignmentFlag.AlignCenter, version_text(item)
         )
     streaming = item.state is ItemState.STREAMING
     if item.usage and (active or streaming):
         left = 0.0 if streaming and not active else (targets[-1].rect.right() if targets else 0.0)
-        room = QRectF(left + (0 if left == 0 else Space.SMALL), y, layout.width - left, FOOTER)
+        room = QRectF(left + (0 if left == 0 else Space.SMALL), y, layout.width - left, ACTION)
         canvas.painter.drawText(
             room, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, "  ·  ".join(item.usage)
         )

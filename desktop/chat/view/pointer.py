@@ -28,8 +28,13 @@ class Pointer:
         self._granularity = Granularity.CHARACTER
         self._origin: tuple[Position, Position] | None = None
 
+    @property
+    def selecting(self) -> bool:
+        """True where something is selected."""
+        return self.selection is not None and not self.selection.empty
+
     def press(self, point: QPointF, *, extend: bool) -> None:
-        """Starts a selection, or moves the end of the one there is. A third press on a chosen word takes the paragraph."""
+        """Starts a selection, or moves the end of the one there is; a third press on a word takes the paragraph."""
         at = self.position_at(point)
         if at is None:
             return

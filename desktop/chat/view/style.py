@@ -19,6 +19,8 @@ HEADING_GAP = float(Space.WIDE)
 AFTER_HEADING = float(Space.SMALL)
 CARD = QMarginsF(Space.LARGE, Space.MEDIUM, Space.LARGE, Space.MEDIUM)
 _LINE_HEIGHT = 1.5
+_WIDTHS_KEPT = 20_000
+_CELL_SEEN = 200  # characters of a cell; longer lines wrap in any case
 _HEADINGS = {1: 20 / 15, 2: 18 / 15, 3: 16 / 15}
 
 
@@ -30,11 +32,13 @@ class TextStyle:
         self.chat_font = theme.chat_font
         self.code_font = theme.code_font
         self.quiet_font = theme.quiet_font
+        self.body_font = theme.body_font
         self.name_font = theme.body_font
         self.name_font.setWeight(QFont.Weight.DemiBold)
         self.pitch = pitch_of(self.chat_font)
         self.code_pitch = pitch_of(self.code_font)
         self.quiet_pitch = pitch_of(self.quiet_font)
+        self._widths: dict[tuple[str, bool], float] = {}
         self._formats: dict[tuple[Style, bool], QTextCharFormat] = {}
 
     @cached_property
@@ -59,6 +63,16 @@ class TextStyle:
         font = QFont(self.chat_font)
         font.setWeight(QFont.Weight.DemiBold)
         return font
+
+    def text_width(self, text: str, *, bold: bool) -> float:
+        """Returns the width of the longest line of a table's cell."""
+        key = (text, bold)
+        if key not in self._widths:
+            if len(self._widths) > _WIDTHS_KEPT:
+                self._widths.clear()
+            metrics = QFontMetricsF(self.bold() if bold else self.chat_font)
+            self._widths[key] = max(metrics.horizontalAdvance(line[:_CELL_SEEN]) for line in text.split("\n"))
+        return self._widths[key]
 
     def format_of(self, style: Style, *, heading: bool = False) -> QTextCharFormat:
         """Returns the character format of a style."""
@@ -110,7 +124,7 @@ def pitch_of(font: QFont) -> float:
 def format_range(start: int, end: int, made: QTextCharFormat) -> QTextLayout.FormatRange:
     """Returns a format range from `start` to `end`, in UTF-16 units."""
     found = QTextLayout.FormatRange()
-    found.start, found.length, found.format = start, end - start, made  # type: ignore[misc]
+    found.start, found.length, found.format = start, end - start, made
     return found
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF
 
-from desktop.chat.view.layout import FOOTER, ConversationLayout
+from desktop.chat.view.code_segment import CodeSegment
+from desktop.chat.view.item_layout import FOOTER
+from desktop.chat.view.layout import ConversationLayout
 from desktop.chat.view.message_model import ChatItem, ItemState
-from desktop.chat.view.segments import CodeSegment
 from desktop.chat.view.style import TextStyle
 from desktop.theme import Space
 from runtime.messages import Role
@@ -69,7 +70,7 @@ def version_width(item: ChatItem, style: TextStyle) -> float:
 def action_targets(layout: ConversationLayout, row: int) -> list[Target]:
     """Returns the actions in the row under a message, from left to right."""
     item = layout.items[row].item
-    y = layout.top_of(row) + layout.items[row].footer_top + (FOOTER - ACTION) / 2
+    y = layout.top_of(row) + layout.items[row].footer_top + FOOTER - ACTION
     x = -(ACTION - 18) / 2  # the first drawing stands under the first letter
     found = []
     for name in action_names(item):
@@ -83,7 +84,7 @@ def version_targets(layout: ConversationLayout, row: int, x: float) -> list[Targ
     item = layout.items[row].item
     if item.versions < 2:
         return []
-    y = layout.top_of(row) + layout.items[row].footer_top + (FOOTER - ACTION) / 2
+    y = layout.top_of(row) + layout.items[row].footer_top + FOOTER - ACTION
     right = x + ACTION + version_width(item, layout.style)
     return [
         Target("previous", row, QRectF(x, y, ACTION, ACTION), _ICONS["previous"], action_text("previous"),

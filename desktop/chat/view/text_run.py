@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QFont, QFontMetricsF, QPainter, QTextCharFormat, QTextLayout, QTextLine, QTextOption
@@ -140,5 +141,5 @@ class TextRun:
 
 
 def _x(line: QTextLine, position: int) -> float:
-    x = line.cursorToX(position)
+    x: Any = line.cursorToX(position)  # the binding also returns the position
     return float(x[0] if isinstance(x, tuple) else x)

@@ -11,10 +11,11 @@ from desktop.chat.view.blocks import Block
 from desktop.chat.view.incremental import IncrementalParser, parse
 
 LINES = [
-    "", "", "a", "b *c* `d`", "- x", "- ", "* y", "  z", "    indented", "1. one", "2. two", "7) seven", " - off", "> q",
-    "> - quoted item", "```", "```py", "~~~", "````", "  ```", "| a | b |", "|---|:-:|", "| 1 | 2 | 3 |", "---", "===",
-    "# head", "#", "***", "_ _", "\t tab", "- - deep", "   1. in", "-", "--", "1.", "<b>x</b>", "[t](http://a.b)", "[r]: http://c.d",
-    "10. ten", "      six", "- ```", "\\(x_1", "$$", "中文。", "😀", "> ", ">> two", "- [ ] task", "**open", "x  ", "\r",
+    "", "", "a", "b *c* `d`", "- x", "- ", "* y", "  z", "    indented", "1. one", "2. two", "7) seven", " - off",
+    "> q", "> - quoted item", "```", "```py", "~~~", "````", "  ```", "| a | b |", "|---|:-:|", "| 1 | 2 | 3 |", "---",
+    "===", "# head", "#", "***", "_ _", "\t tab", "- - deep", "   1. in", "-", "--", "1.", "<b>x</b>", "[t](http://a.b)",
+    "[r]: http://c.d", "10. ten", "      six", "- ```", "\\(x_1", "$$", "中文。", "😀", "> ", ">> two", "- [ ] task",
+    "**open", "x  ", "\r",
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join)
 cuts = st.lists(st.integers(0, 300), max_size=12)
@@ -39,7 +40,8 @@ def test_one_character_at_a_time_gives_the_same_blocks(text: str) -> None:
     assert fed(IncrementalParser(), text, list(range(len(text)))) == parse(text)
 
 
-words = st.lists(st.sampled_from(["word", "end.", "**bold", "bold**", "`code`", "三。", "a-b", "\n", "1.", "- x", "---", "# h", "\n\n"]), max_size=60)
+WORDS = ["word", "end.", "**bold", "bold**", "`code`", "三。", "a-b", "\n", "1.", "- x", "---", "# h", "\n\n"]
+words = st.lists(st.sampled_from(WORDS), max_size=60)
 
 
 @settings(max_examples=800, deadline=None)

@@ -1,0 +1,146 @@
+"""A scroll area over a conversation's layout that follows the end only while the reader is there.
+
+What is read stays in place when text grows, when estimates are corrected, and when the width or the theme changes.
+Knows no model and paints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+
+from desktop.chat.view.highlight import Highlighter
+from desktop.chat.view.layout import Anchor, ConversationLayout
+from desktop.chat.view.newest_button import NewestButton
+from desktop.chat.view.style import TextStyle
+from desktop.theme import Size, Space, Theme
+
+PAD = int(Space.LARGE)
+
+
+class FollowingScrollArea(QAbstractScrollArea):
+    """Owns the layout and the place in it that is shown."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._highlighter = Highlighter(self)
+        self._layout = ConversationLayout(TextStyle(theme), self._highlighter)
+        self._follow = True
+        self._anchor: Anchor | None = None
+        self._placing = False
+        self._last_value = 0
+        self._newest = NewestButton(theme, self.viewport())
+        self._newest.clicked.connect(self.follow_newest)
+        self._ahead_timer = self._timer(self._look_ahead)
+        self._highlighter.ready.connect(self._recolour)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.verticalScrollBar().valueChanged.connect(self._scrolled)
+
+    def _timer(self, slot: Callable[[], None]) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.timeout.connect(slot)
+        return timer
+
+    @property
+    def following(self) -> bool:
+        """True while new text keeps the end in sight."""
+        return self._follow
+
+    @property
+    def layout_of_items(self) -> ConversationLayout:
+        """Where everything stands; for tests and for finding text."""
+        return self._layout
+
+    def set_theme(self, theme: Theme) -> None:
+        """Takes the colours and fonts of a theme, and keeps what is read in place."""
+        self._layout.set_style(TextStyle(theme))
+        self._newest.set_theme(theme)
+        self._settle()
+
+    def follow_newest(self) -> None:
+        """Goes to the end and stays there while text arrives."""
+        self._follow = True
+        self._settle()
+
+    def _recolour(self, language: str, text: str) -> None:
+        self._layout.recolour(language, text)
+        self._settle()
+
+    def _column_left(self) -> int:
+        return (self.viewport().width() - int(self._layout.width)) // 2
+
+    def _top(self) -> float:
+        """The conversation's height at the viewport's top edge."""
+        return self.verticalScrollBar().value() - PAD
+
+    def _span(self) -> float:
+        return self._layout.height + 2 * PAD
+
+    def _wanted_top(self) -> float:
+        end = self._span() - self.viewport().height() - PAD
+        if self._follow or self._anchor is None:
+            return max(end, -PAD)
+        anchored = self._layout.y_of(self._anchor)
+        return max(min(self._top(), end), -PAD) if anchored is None else anchored
+
+    def _settle(self) -> None:
+        """Lays out what will be visible, and scrolls so that what is read stays where it is."""
+        height = self.viewport().height()
+        for _attempt in range(8):  # a corrected estimate brings other text into sight
+            top = self._wanted_top()
+            if not self._layout.lay_between(top, top + height):
+                break
+        self._place(round(self._wanted_top() + PAD))
+        self._layout.forget_far()
+        self._ahead_timer.start(0)
+        self.viewport().update()
+
+    def _place(self, value: int) -> None:
+        bar = self.verticalScrollBar()
+        self._placing = True
+        bar.setRange(0, max(0, round(self._span()) - self.viewport().height()))
+        bar.setPageStep(self.viewport().height())
+        bar.setSingleStep(round(self._layout.style.pitch * 2))
+        bar.setValue(value)
+        self._placing = False
+        if self._anchor is None and not self._follow:
+            self._anchor = self._layout.anchor_at(self._top())
+        self._newest.setVisible(not self._follow and bar.value() < bar.maximum())
+
+    def _scrolled(self, value: int) -> None:
+        if self._placing:
+            return
+        upward = value < self._last_value
+        self._last_value = value
+        self._follow = not upward and value >= self.verticalScrollBar().maximum()
+        self._anchor = self._layout.anchor_at(self._top())
+        self._settle()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        self._last_value = self.verticalScrollBar().value() + dy if not self._placing else self._last_value
+        self.viewport().update()
+
+    def _look_ahead(self) -> None:
+        """Lays out a page before and after what is visible, and reads on in long messages, in turns of their own."""
+        top, height = self._top(), self.viewport().height()
+        rows = self._layout.rows_between(top, top + height)
+        unread = next((row for row in rows if self._layout.items[row].unread), None)
+        if unread is not None:
+            self._layout.read_more(unread)
+            self._settle()
+        elif self._layout.lay_between(top - height, top) or self._layout.lay_between(top + height, top + 2 * height):
+            self._settle()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        room = self.viewport().width() - 2 * int(Space.WIDE)
+        self._layout.set_width(float(max(160, min(Size.COLUMN, room))))
+        self._newest.move(
+            (self.viewport().width() - self._newest.width()) // 2,
+            self.viewport().height() - self._newest.height() - int(Space.MEDIUM),
+        )
+        self._settle()
