@@ -13,7 +13,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 
+import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from desktop.engine_child import EngineChild
@@ -21,13 +23,14 @@ from desktop.engine_crash import ChildEnd, EngineHung, EngineMismatch, explain
 from desktop.engine_log import EngineLog
 from desktop.fatal_models import FatalModels
 from desktop.state_file import StateFile
+from desktop.store.records import clean_text
 from desktop.text_batches import TextBatches
 from runtime import protocol
 from runtime.engine_process import engine_command
 from runtime.errors import ErrorInfo, UserError
 from runtime.messages import Message
 from runtime.params import LoadParams
-from runtime.places import Places
+from runtime.places import Places, shown_path
 from runtime.protocol import EngineInfo, FinishReason, GenerationRequest, Usage
 from runtime.text import _, language
 
@@ -65,6 +68,19 @@ class LoadCancelled(UserError):
 
     def __init__(self) -> None:
         super().__init__(_("Loading the model was stopped."), "", _("Load it again, or choose another model."))
+
+
+class NameNotText(UserError):
+    """A file's name holds bytes that are no text, so that it cannot be told to another process."""
+
+    code = "name_not_text"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            _("The name of “{path}” is not valid text.").format(path=shown_path(Path(path))),
+            _("It holds bytes that are not UTF-8."),
+            _("Rename the file or its folder, and open it again."),
+        )
 
 
 class EngineClient(QObject):
@@ -157,7 +173,11 @@ class EngineClient(QObject):
 
     def load(self, path: str | os.PathLike[str], params: LoadParams) -> None:
         """Loads a model in place of the present one; a running answer is stopped first, waiting ones use the new."""
-        self._wanted = (os.path.abspath(path), params)
+        absolute = os.path.abspath(path)
+        if clean_text(absolute) != absolute:
+            QTimer.singleShot(0, lambda: self.load_failed.emit(NameNotText(absolute).info))
+            return
+        self._wanted = (absolute, params)
         self._drop_loads()
         self._queue.appendleft(self._load_command())
         self._stop_active()
@@ -165,7 +185,7 @@ class EngineClient(QObject):
 
     def generate(self, request: GenerationRequest) -> int:
         """Asks for an answer and returns its id; it waits where another one is being written."""
-        command = protocol.Generate(id=self._new_id(), request=request)
+        command = protocol.Generate(id=self._new_id(), request=_cleaned(request))
         if self._wanted is None:
             self._fail_soon(command.id, NoModelChosen().info)
         else:
@@ -187,11 +207,11 @@ class EngineClient(QObject):
 
     def tokenize(self, text: str) -> int:
         """Asks for the tokens of a text; `tokenized` or `failed` answers, also while an answer runs."""
-        return self._ask(protocol.Tokenize(id=self._new_id(), text=text))
+        return self._ask(protocol.Tokenize(id=self._new_id(), text=clean_text(text)))
 
     def count(self, messages: tuple[Message, ...]) -> int:
         """Asks for the length of a conversation in tokens; `counted` or `failed` answers, also while an answer runs."""
-        return self._ask(protocol.CountTokens(id=self._new_id(), messages=messages))
+        return self._ask(protocol.CountTokens(id=self._new_id(), messages=_clean_messages(messages)))
 
     def unload(self) -> None:
         """Gives the model's memory back, by ending the process. Waiting answers are closed as stopped."""
@@ -453,6 +473,16 @@ class EngineClient(QObject):
         if self.state != self._shown:
             self._shown = self.state
             self.state_changed.emit(self._shown)
+
+
+def _clean_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return tuple(Message(message.role, clean_text(message.content)) for message in messages)
+
+
+def _cleaned(request: GenerationRequest) -> GenerationRequest:
+    """Returns the request with text that JSON can hold: lone surrogates come with pastes and file names."""
+    prompt = None if request.prompt is None else clean_text(request.prompt)
+    return msgspec.structs.replace(request, messages=_clean_messages(request.messages), prompt=prompt)
 
 
 def _stopped(id: int, n_tokens: int) -> protocol.Finished:

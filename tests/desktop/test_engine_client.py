@@ -451,3 +451,26 @@ def test_loading_can_be_stopped_before_the_process_is_up(qtbot: QtBot, make: Mak
     assert client.all("load_failed")[0][0].code == "load_cancelled"
     qtbot.waitUntil(ended(client, id), timeout=10_000)
     assert client.written(answered(qtbot, client)) == REPLY, "a message afterwards loads it after all"
+
+
+def test_text_that_json_cannot_hold_reaches_the_engine(qtbot: QtBot, make: Make, model: Path) -> None:
+    client = make(echo=True)
+    client.load(model, LoadParams())
+    messages = (Message(Role.USER, "lone \ud800 end"),)
+    id = client.generate(GenerationRequest(messages=messages))
+    qtbot.waitUntil(ended(client, id), timeout=10_000)
+    assert client.written(id) == "lone � end"
+    client.count(messages)
+    client.tokenize("lone \ud800 end")
+    qtbot.waitUntil(lambda: bool(client.all("tokenized")), timeout=10_000)
+    assert client.all("counted")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8 exist on Linux")
+def test_a_file_name_that_is_no_text_is_refused_in_words(qtbot: QtBot, make: Make, tmp_path: Path) -> None:
+    client = make()
+    with qtbot.waitSignal(client.load_failed, timeout=10_000) as failed:
+        client.load(tmp_path / os.fsdecode(b"caf\xe9.gguf"), LoadParams())
+    assert failed.args[0].code == "name_not_text"
+    assert "caf�.gguf" in failed.args[0].title
+    assert client.wanted is None
