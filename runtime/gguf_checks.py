@@ -5,7 +5,7 @@ Besides plain contradictions, these are the cases in which llama.cpp ends the pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runtime.gguf_reader import GgufArray, Lie, Value
 from runtime.text import _
@@ -31,14 +31,21 @@ def check_vocabulary(metadata: Mapping[str, Value]) -> None:
 
     It reads each text up to a zero byte, and gives empty ones a name of their own.
     """
-    tokens = metadata.get(_TOKENS, ())
-    assert isinstance(tokens, tuple | GgufArray)
-    seen: set[int] = set()  # hashes: the texts themselves may be long
-    for token, text in enumerate(tokens):
-        known = str(text).partition("\0")[0] or f"[EMPTY_{token}]"
-        if hash(known) in seen:
-            raise Lie(_("Its vocabulary holds {text} twice (id {id}).").format(text=repr(known)[:60], id=token))
-        seen.add(hash(known))
+    seen: set[int] = set()  # hashes, since the texts may be long
+    for token, raw in enumerate(_raw_tokens(metadata.get(_TOKENS, ()))):
+        known = raw.partition(b"\0")[0] or b"[EMPTY_%d]" % token
+        mark = hash(known)  # of bytes: a str hashes its memory, in which "('" and "✨" are the same
+        if mark in seen:
+            shown = repr(known.decode("utf-8", "replace"))[:60]
+            raise Lie(_("Its vocabulary holds {text} twice (id {id}).").format(text=shown, id=token))
+        seen.add(mark)
+
+
+def _raw_tokens(tokens: Value) -> Iterable[bytes]:
+    if isinstance(tokens, GgufArray):
+        return tokens.raw_strings()
+    assert isinstance(tokens, tuple)
+    return (str(text).encode() for text in tokens)
 
 
 class _Keys:

@@ -6,6 +6,7 @@ file is read, not mapped: a file that shrinks while it is read ends in an error 
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,10 +51,19 @@ class GgufArray:
         return list(self)
 
     def __iter__(self) -> Iterator[Scalar]:
+        with self._cursor() as cursor:
+            yield from cursor.items(_TYPE_BY_NAME[self.item_type], self.count)
+
+    def raw_strings(self) -> Iterator[bytes]:
+        """Yields the texts of an array of strings as they are in the file. Raises like `values`."""
+        with self._cursor() as cursor:
+            yield from cursor.raw_strings(self.count)
+
+    @contextlib.contextmanager
+    def _cursor(self) -> Iterator[Cursor]:
         try:
             with self.path.open("rb") as file:
-                cursor = Cursor(file, self.offset + self.n_bytes, self.offset)
-                yield from cursor.items(_TYPE_BY_NAME[self.item_type], self.count)
+                yield Cursor(file, self.offset + self.n_bytes, self.offset)
         except Lie as lie:
             raise DamagedModel(self.path, str(lie)) from lie
 
@@ -170,17 +180,37 @@ class Cursor:
     def items(self, item_type: int, count: int) -> Iterator[Scalar]:
         """Yields the items of an array."""
         if item_type == STRING:
-            for _n in range(count):
-                length = self._length()
-                if length > _KEPT_TEXT_BYTES:
-                    raise Lie(_("An entry of a list is {n} bytes long.").format(n=f"{length:,}"))
-                yield self.take(length).decode("utf-8", "replace")
+            for raw in self.raw_strings(count):
+                yield raw.decode("utf-8", "replace")
             return
         packed = SCALARS[item_type]
         step = _CHUNK // packed.size
         for first in range(0, count, step):
             for (value,) in packed.iter_unpack(self.take(min(step, count - first) * packed.size)):
                 yield bool(value) if item_type == BOOL else value
+
+    def raw_strings(self, count: int) -> Iterator[bytes]:
+        """Yields the texts of an array as they are in the file."""
+        while count:
+            buffer, at, unpack = self._buffer, self._at, _LENGTH.unpack_from
+            last = len(buffer) - _LENGTH.size
+            while count and at <= last:
+                start = at + _LENGTH.size
+                after = start + unpack(buffer, at)[0]
+                if after > len(buffer):
+                    break
+                yield buffer[start:after]
+                at, count = after, count - 1
+            self._at = at
+            if count:
+                yield self._string_beyond_buffer()
+                count -= 1
+
+    def _string_beyond_buffer(self) -> bytes:
+        length = self._length()
+        if length > _KEPT_TEXT_BYTES:
+            raise Lie(_("An entry of a list is {n} bytes long.").format(n=f"{length:,}"))
+        return self.take(length)
 
     def _scalar(self, value_type: int, key: str) -> Scalar:
         if value_type not in SCALARS:
