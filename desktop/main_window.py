@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from desktop.settings.panel import SettingsPanel
 
 
+_LEAST_CENTRE = 360  # pixels in which a conversation can be read
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -65,6 +67,7 @@ class MainWindow(QWidget):
         super().__init__()
         self._parts = parts
         self._panel: SettingsPanel | None = None
+        self._sidebar_wanted = True
         self._sidebar_width, self._panel_width = Size.SIDEBAR[1], Size.PANEL[1]
         self._picker: ModelPicker | None = None
         self.setAcceptDrops(True)
@@ -100,7 +103,7 @@ class MainWindow(QWidget):
         column.setSpacing(0)
         column.addWidget(self.header)
         for above in (self.system_prompt, self.notice):
-            column.addLayout(_centred(above, top=Space.SMALL))
+            column.addLayout(_centred(above, top=Space.SMALL, bottom=Space.SMALL))
         column.addWidget(self._stack, 1)
         column.addLayout(_centred(self.composing, top=Space.SMALL, bottom=Space.SMALL))
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
@@ -311,14 +314,21 @@ class MainWindow(QWidget):
         self.header.panel_button.setChecked(visible)
 
     def _share_width(self) -> None:
-        """Gives both sides the width they had, and the conversation the rest."""
-        left, right = self._sidebar_width, self._panel_width
-        self.splitter.setSizes([left, max(self.width() - left - right, 0), right])
+        """Gives both sides the width they had, and the conversation the rest; without room, the chats step aside."""
+        left, right = self._sidebar_width, self._panel_width if self._panel_is_open else 0
+        shown = self._sidebar_wanted and self.width() - left - right >= _LEAST_CENTRE
+        self.sidebar.setVisible(shown)
+        self.header.sidebar_button.setVisible(not shown)
+        self.splitter.setSizes([left, max(self.width() - left * shown - right, 0), right])
+
+    @property
+    def _panel_is_open(self) -> bool:
+        return self._panel is not None and not self._panel.isHidden()
 
     def _note_width(self, _place: int, _handle: int) -> None:
         if not self.sidebar.isHidden():
             self._sidebar_width = self.sidebar.width()
-        if self._panel is not None and not self._panel.isHidden():
+        if self._panel_is_open and self._panel is not None:
             self._panel_width = self._panel.width()
 
     def _made_panel(self) -> SettingsPanel:
@@ -335,7 +345,7 @@ class MainWindow(QWidget):
         return panel
 
     def _toggle_panel(self) -> None:
-        self.show_panel(self._panel is None or self._panel.isHidden())
+        self.show_panel(not self._panel_is_open)
 
     def show_prompt(self, visible: bool) -> None:
         """Unfolds or folds the system prompt."""
@@ -351,8 +361,10 @@ class MainWindow(QWidget):
 
     def show_sidebar(self, visible: bool) -> None:
         """Shows or hides the list of chats."""
-        self.sidebar.setVisible(visible)
-        self.header.sidebar_button.setVisible(not visible)
+        self._sidebar_wanted = visible
+        room = self.width() - self._sidebar_width - self._panel_width
+        if visible and self._panel_is_open and room < _LEAST_CENTRE:
+            self.show_panel(False)
         self._share_width()
 
     def _toggle_sidebar(self) -> None:
@@ -412,8 +424,8 @@ class MainWindow(QWidget):
         self.system_prompt.commit()
         kept = {
             **self._kept(),
-            "sidebar": not self.sidebar.isHidden(),
-            "panel": self._panel is not None and not self._panel.isHidden(),
+            "sidebar": self._sidebar_wanted,
+            "panel": self._panel_is_open,
             "sidebar_width": self._sidebar_width,
             "panel_width": self._panel_width,
         }

@@ -171,7 +171,7 @@ class ComposingArea(QWidget):
     def _count(self) -> None:
         if self._client.info is None:
             self.meter.show_tokens(0, 0)
-        elif not self._session.busy:
+        else:
             self._count_id = self._client.count(self._prompt())
 
     def _prompt(self) -> tuple[Message, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from desktop import icons
 from desktop.chat.header import ModelStatus, Standing
@@ -46,7 +46,7 @@ class ExampleButton(Button):
         return self.layout().heightForWidth(width)
 
 
-class EmptyState(QWidget):
+class EmptyState(QScrollArea):
     """Teaches instead of being blank."""
 
     prompt_chosen = Signal(str)
@@ -83,7 +83,14 @@ class EmptyState(QWidget):
             column.addWidget(example)
         column.addSpacing(Space.LARGE)
         column.addLayout(self._ways_in())
-        outer = QVBoxLayout(self)
+        page = QWidget()
+        page.setObjectName("emptyPage")
+        self.setWidget(page)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        outer = QVBoxLayout(page)
         outer.setContentsMargins(Space.WIDE, Space.WIDE, Space.WIDE, Space.WIDE)
         outer.addStretch(2)
         row = QHBoxLayout()

@@ -99,7 +99,8 @@ class ModelButton(Button):
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         theme, painter = current_theme(), QPainter(self)
-        kind_width = QFontMetrics(theme.quiet_font).horizontalAdvance(self._kind)
+        kind = self._kind if self.width() >= self.sizeHint().width() else ""  # the name goes first
+        kind_width = QFontMetrics(theme.quiet_font).horizontalAdvance(kind)
         room = self.width() - kind_width - Size.ICON - 4 * Space.SMALL
         painter.setFont(fonts.strong())
         painter.setPen(theme.text)
@@ -109,7 +110,7 @@ class ModelButton(Button):
         area.adjust(painter.fontMetrics().horizontalAdvance(shown) + Space.SMALL, 0, 0, 0)
         painter.setFont(theme.quiet_font)
         painter.setPen(theme.quiet)
-        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, self._kind)
+        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, kind)
         arrow = icons.pixmap("chevron_down", theme.quiet, size=16, ratio=self.devicePixelRatioF())
         painter.drawPixmap(self.width() - 16 - Space.SMALL, (self.height() - 16) // 2, arrow)
 

@@ -18,7 +18,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPen
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _Index = QModelIndex | QPersistentModelIndex
 InfoRole = Qt.ItemDataRole.UserRole + 1
-_WIDTH, _HEIGHT = 460, 440
+_WIDTH, _FEWEST_ROWS, _MOST_ROWS = 460, 3, 8
 
 
 def facts(info: ModelInfo) -> str:
@@ -157,8 +157,8 @@ def _paint_ground(painter: QPainter, option: QStyleOptionViewItem) -> None:
         return
     selected = bool(state & QStyle.StateFlag.State_Selected)
     if selected or state & QStyle.StateFlag.State_MouseOver:
-        painter.setPen(QPen(theme.accent, 1) if selected else Qt.PenStyle.NoPen)
-        painter.setBrush(theme.raised)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.pressed if selected else theme.raised)
         painter.drawRoundedRect(option.rect.adjusted(1, 1, -1, -1), Corner.CONTROL, Corner.CONTROL)
 
 
@@ -200,7 +200,16 @@ class ModelPicker(QFrame):
         column.addWidget(self._note)
         column.addWidget(self.list, 1)
         column.addLayout(foot)
-        self.setFixedSize(_WIDTH, _HEIGHT)
+        self.setFixedWidth(_WIDTH)
+        self._fit()
+
+    def _fit(self) -> None:
+        """As high as its rows, within reason."""
+        rows = min(max(self.model.rowCount(), _FEWEST_ROWS), _MOST_ROWS)
+        theme = current_theme()
+        row = QFontMetrics(theme.body_font).height() + QFontMetrics(theme.quiet_font).height() + Space.LARGE
+        self.list.setFixedHeight(rows * row)
+        self.adjustSize()
 
     def _connect(self) -> None:
         self.search.textChanged.connect(self._find)
@@ -214,6 +223,7 @@ class ModelPicker(QFrame):
         self.model.set_models(models)
         self._note.setText(_("No models were found. Open a .gguf file, or put one into the models folder."))
         self._note.setVisible(not models)
+        self._fit()
         self._select_first()
 
     def open_under(self, button: QWidget, *, current: str) -> None:

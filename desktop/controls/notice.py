@@ -12,6 +12,7 @@ from desktop.theme import Size, Space, current_theme
 from runtime.errors import ErrorInfo
 from runtime.text import _
 
+_MOST_LINES = 8
 _DRAWINGS = {"bad": "warning", "caution": "warning", "quiet": "info"}
 
 
@@ -41,7 +42,6 @@ class Notice(QFrame):
         self._details.setProperty("kind", "field")
         self._details.setFont(current_theme().code_font)
         self._details.setAccessibleName(_("Details"))
-        self._details.setFixedHeight(120)
         buttons = QHBoxLayout()
         buttons.addWidget(self._button)
         buttons.addWidget(self._fold)
@@ -77,6 +77,8 @@ class Notice(QFrame):
         self._button.setText(action)
         self._button.setVisible(bool(action))
         self._details.setPlainText(error.details)
+        lines = min(max(error.details.count("\n") + 1, 2), _MOST_LINES)
+        self._details.setFixedHeight(lines * self._details.fontMetrics().lineSpacing() + 2 * Space.MEDIUM)
         self._fold.setVisible(bool(error.details))
         self._details.hide()
         self.setAccessibleName(f"{error.title} {cause}")

@@ -176,7 +176,7 @@ class ConversationView(FollowingScrollArea):
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = event.rect()
-        painter.fillRect(area, self._layout.style.theme.window)
+        painter.fillRect(area.adjusted(-1, -1, 1, 1), self._layout.style.theme.window)
         top = self._top()
         painter.translate(self._column_left(), -top)
         paint_items(painter, self._layout, top=top + area.top(), bottom=top + area.bottom() + 1, shown=self._shown())
