@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from desktop.engine_child import EngineChild
 from desktop.engine_crash import ChildEnd, EngineHung, EngineMismatch, explain
 from desktop.engine_log import EngineLog
 from desktop.fatal_models import FatalModels
+from desktop.plain_requests import plain_messages, plain_request
 from desktop.state_file import StateFile
+from desktop.stop_patience import STOP_SECONDS, StopPatience
 from desktop.store.records import clean_text
 from desktop.text_batches import TextBatches
 from runtime import protocol
@@ -36,8 +36,6 @@ from runtime.text import _, language
 
 _log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0  # everything is gone within three seconds of closing the window
-STOP_SECONDS = 3.0
-MAX_STOP_SECONDS = 15.0
 
 
 class EngineState(StrEnum):
@@ -114,7 +112,8 @@ class EngineClient(QObject):
         """`state` is where models that end their engine are remembered, `command` what starts the process."""
         super().__init__(parent)
         self._command = command
-        self._stop_seconds, self._close_seconds = stop_seconds, close_seconds
+        self._close_seconds = close_seconds
+        self._patience = StopPatience(stop_seconds)
         self._fatal = FatalModels(state or StateFile(places.state_file))
         self._log = EngineLog(places.logs)
         self._child: EngineChild | None = None
@@ -126,7 +125,6 @@ class EngineClient(QObject):
         self._next_id = 0
         self._stop_asked = self._broken = self._hung = self._closing = False
         self._mismatch: ErrorInfo | None = None
-        self._n_tokens, self._last_event, self._slowest = 0, 0.0, 0.0
         self._shown = EngineState.OFF
         self._batches = TextBatches(self)
         self._batches.batch.connect(self.text)
@@ -185,7 +183,7 @@ class EngineClient(QObject):
 
     def generate(self, request: GenerationRequest) -> int:
         """Asks for an answer and returns its id; it waits where another one is being written."""
-        command = protocol.Generate(id=self._new_id(), request=_cleaned(request))
+        command = protocol.Generate(id=self._new_id(), request=plain_request(request))
         if self._wanted is None:
             self._fail_soon(command.id, NoModelChosen().info)
         else:
@@ -211,7 +209,7 @@ class EngineClient(QObject):
 
     def count(self, messages: tuple[Message, ...]) -> int:
         """Asks for the length of a conversation in tokens; `counted` or `failed` answers, also while an answer runs."""
-        return self._ask(protocol.CountTokens(id=self._new_id(), messages=_clean_messages(messages)))
+        return self._ask(protocol.CountTokens(id=self._new_id(), messages=plain_messages(messages)))
 
     def unload(self) -> None:
         """Gives the model's memory back, by ending the process. Waiting answers are closed as stopped."""
@@ -257,7 +255,7 @@ class EngineClient(QObject):
             self._queue.appendleft(self._load_command())
         command = self._active = self._queue.popleft()
         self._stop_asked = False
-        self._n_tokens, self._last_event, self._slowest = 0, time.monotonic(), 0.0
+        self._patience.begin()
         if isinstance(command, protocol.Load):
             self._info = None  # the child gives the old model back first
         child.send(command)
@@ -290,15 +288,7 @@ class EngineClient(QObject):
         if self._active is not None and not self._stop_asked and self._child is not None:
             self._stop_asked = True
             self._child.send(protocol.Stop(id=self._active.id))
-            self._overdue.start(int(self._patience() * 1000))
-
-    def _patience(self) -> float:
-        """Seconds to wait for the closing event.
-
-        Stop is looked at after each token, and while the prompt is read hundreds of times a token, so three seconds
-        are plenty, except for a model so large that one token takes longer: it gets twice its slowest token.
-        """
-        return min(max(self._stop_seconds, 2 * self._slowest), max(self._stop_seconds, MAX_STOP_SECONDS))
+            self._overdue.start(int(self._patience.seconds * 1000))
 
     @Slot()
     def _enforce_stop(self) -> None:
@@ -337,11 +327,9 @@ class EngineClient(QObject):
                 self.counted.emit(event.id, event.total)
 
     def _progress(self, active: protocol.Load | protocol.Generate, event: protocol.Event) -> None:
-        moment = time.monotonic()
         match event:
             case protocol.TextDelta():
-                self._slowest = max(self._slowest, moment - self._last_event) if self._n_tokens else 0.0
-                self._n_tokens = event.n_tokens
+                self._patience.token(event.n_tokens)
                 self._batches.add(event.id, event.text, event.n_tokens)
             case protocol.PromptProgress():
                 self.prompt_progress.emit(event.id, event)
@@ -351,7 +339,6 @@ class EngineClient(QObject):
                 self.context_trimmed.emit(event.id, event.dropped)
             case protocol.Finished() | protocol.Failed() | protocol.Loaded():
                 self._close_active(active, event)
-        self._last_event = moment
 
     def _close_active(
         self, active: protocol.Load | protocol.Generate, event: protocol.Finished | protocol.Failed | protocol.Loaded
@@ -425,7 +412,7 @@ class EngineClient(QObject):
 
     def _close_stopped(self, active: protocol.Load | protocol.Generate | None) -> None:
         if isinstance(active, protocol.Generate):
-            self.finished.emit(active.id, _stopped(active.id, self._n_tokens))
+            self.finished.emit(active.id, _stopped(active.id, self._patience.n_tokens))
         elif active is not None:
             self._load_failed(LoadCancelled().info)
 
@@ -433,7 +420,7 @@ class EngineClient(QObject):
         """The engine was ended because it did not stop: the answer counts as stopped, and its text stays."""
         self._broken = True
         self._close_stopped(active)
-        self.crashed.emit(EngineHung(self._patience()).info)
+        self.crashed.emit(EngineHung(self._patience.seconds).info)
 
     def _crashed(self, active: protocol.Load | protocol.Generate | None, error: ErrorInfo) -> None:
         _log.warning("%s %s", error.title, error.message)
@@ -473,16 +460,6 @@ class EngineClient(QObject):
         if self.state != self._shown:
             self._shown = self.state
             self.state_changed.emit(self._shown)
-
-
-def _clean_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    return tuple(Message(message.role, clean_text(message.content)) for message in messages)
-
-
-def _cleaned(request: GenerationRequest) -> GenerationRequest:
-    """Returns the request with text that JSON can hold: lone surrogates come with pastes and file names."""
-    prompt = None if request.prompt is None else clean_text(request.prompt)
-    return msgspec.structs.replace(request, messages=_clean_messages(request.messages), prompt=prompt)
 
 
 def _stopped(id: int, n_tokens: int) -> protocol.Finished:
