@@ -204,7 +204,7 @@ def die(how: str) -> None:
 
 
 if __name__ == "__main__":
-    import resource
+    import resource  # Unix only, as are the signals this engine dies of
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a test that dies on purpose leaves no core file
     given = json.loads(sys.argv[1])
