@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -9,6 +10,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from runtime.devices import GraphicsCard
 
 _ENOUGH_DISK = 1 << 30
+_SELF_TEST_SECONDS = 300
 _SELF_TEST_PROMPT = "The quern is a mill of two stones that people turned by hand to grind their grain. " * 8
 
 
@@ -145,7 +148,7 @@ def _self_test() -> Result:
     request = GenerationRequest(
         prompt=_SELF_TEST_PROMPT, ignore_end=True, sampling=SamplingParams(temperature=0, max_tokens=8)
     )
-    with EngineProcess() as engine:
+    with EngineProcess() as engine, _ended_after(_SELF_TEST_SECONDS, engine.pid):
         engine.load(_model_to_test(), LoadParams(context_length=512))
         *_events, finished = engine.generate(request)
     assert isinstance(finished, Finished)
@@ -155,6 +158,17 @@ def _self_test() -> Result:
     return _("Read {prompt} tokens at {speed:.0f} tokens/s and wrote 8 in an engine process.").format(
         prompt=usage.prompt_tokens, speed=usage.prompt_speed
     ), ""  # fmt: skip
+
+
+@contextlib.contextmanager
+def _ended_after(seconds: float, pid: int) -> Iterator[None]:
+    """Ends a process that does not come to an end: the doctor must not wait for ever."""
+    timer = threading.Timer(seconds, os.kill, (pid, signal.SIGTERM))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _model_to_test() -> Path:

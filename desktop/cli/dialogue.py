@@ -37,17 +37,28 @@ class Dialogue:
         question = Message(Role.USER, text)
         request = GenerationRequest(messages=(*self.messages, question), sampling=self.sampling)
         try:
-            for event in self.engine.generate(request, stop):
-                if isinstance(event, TextDelta):
-                    written.append(event.text)
-                elif isinstance(event, Finished):
-                    self.last = event
-                yield event
+            yield from self._events(request, stop, written)
         finally:
-            answer = "".join(written)
-            if answer:
-                self.turns += [question, Message(Role.ASSISTANT, answer)]
+            if written:
+                self.turns += [question, Message(Role.ASSISTANT, "".join(written))]
                 self.unanswered = ""
+
+    def go_on(self, stop: StopFlag) -> Iterator[GenerationEvent]:
+        """Yields more of the last answer, which was cut. Raises `UserError` where the engine cannot go on."""
+        written: list[str] = []
+        request = GenerationRequest(messages=self.messages, continue_last=True, sampling=self.sampling)
+        try:
+            yield from self._events(request, stop, written)
+        finally:
+            self.turns[-1] = Message(Role.ASSISTANT, self.turns[-1].content + "".join(written))
+
+    def _events(self, request: GenerationRequest, stop: StopFlag, written: list[str]) -> Iterator[GenerationEvent]:
+        for event in self.engine.generate(request, stop):
+            if isinstance(event, TextDelta):
+                written.append(event.text)
+            elif isinstance(event, Finished):
+                self.last = event
+            yield event
 
     def retry(self, stop: StopFlag) -> Iterator[GenerationEvent]:
         """Yields another answer to the last question; the first one stays where no other comes."""

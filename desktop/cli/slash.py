@@ -32,6 +32,8 @@ class Chat(Protocol):
 
     def retry(self) -> None: ...
 
+    def go_on(self) -> None: ...
+
     def edit(self, text: str) -> None: ...
 
     def confirm(self, question: str) -> bool: ...
@@ -105,6 +107,11 @@ class SlashCommands:
             output.remark(_("With this seed or temperature, the answer will be the same again; /set changes them."))
         self._chat.retry()
 
+    def go_on(self, _argument: str) -> None:
+        if not self._chat.dialogue.turns:
+            raise CommandProblem(_("There is no answer yet that could go on."))
+        self._chat.go_on()
+
     def save(self, argument: str) -> None:
         if not argument:
             raise CommandProblem(_("/save needs a file name."), "", _("Example: /save talk.md"))
@@ -156,6 +163,7 @@ COMMANDS: dict[str, Slash] = {
     "/system": Slash(SlashCommands.system, N_("Shows or sets the system prompt; “off” removes it."), N_("[TEXT|off]")),
     "/undo": Slash(SlashCommands.undo, N_("Takes the last question and its answer back.")),
     "/retry": Slash(SlashCommands.retry, N_("Writes the last answer anew.")),
+    "/continue": Slash(SlashCommands.go_on, N_("Goes on with an answer that was cut or stopped.")),
     "/save": Slash(SlashCommands.save, N_("Saves the conversation as Markdown, or as JSON by the name."), N_("FILE")),
     "/set": Slash(SlashCommands.set, N_("Shows or changes how answers are drawn."), N_("[NAME [VALUE|default]]")),
     "/stats": Slash(SlashCommands.stats, N_("Shows the model and the last answer in numbers.")),

@@ -91,6 +91,10 @@ class TerminalChat:
         """Answers the last message anew."""
         self._show(self.dialogue.retry)
 
+    def go_on(self) -> None:
+        """Lets the model go on with its last answer."""
+        self._show(self.dialogue.go_on)
+
     def edit(self, text: str) -> None:
         """Puts a text into the line."""
         self._draft = text

@@ -61,6 +61,18 @@ def test_an_engine_that_dies_in_the_self_test_is_reported(
     assert EngineDied(-4).info.title in result.out
 
 
+def test_an_engine_that_hangs_in_the_self_test_is_ended(
+    run: Run, only, monkeypatch: pytest.MonkeyPatch, tiny: Path
+):
+    only("self-test")
+    monkeypatch.setattr(starter, "starter_path", lambda: tiny)
+    monkeypatch.setattr(checks, "_SELF_TEST_SECONDS", 0.5)
+    monkeypatch.setattr(engine_process, "engine_command", lambda: [sys.executable, "-c", "import time; time.sleep(60)"])
+    result = run("doctor")
+    assert result.code == 2
+    assert EngineDied(-signal.SIGTERM).info.title in result.out
+
+
 def test_without_the_starter_another_model_is_tested(
     run: Run, only, monkeypatch: pytest.MonkeyPatch, tiny: Path, quern_home: Path
 ):

@@ -27,6 +27,9 @@ class FakeChat:
     def retry(self) -> None:
         list(self.dialogue.retry(StopFlag()))
 
+    def go_on(self) -> None:
+        list(self.dialogue.go_on(StopFlag()))
+
     def edit(self, text: str) -> None:
         self.line = text
 
@@ -81,6 +84,7 @@ def test_set_takes_several_texts_with_line_breaks(chat: FakeChat):
         ("/dance", "There is no command “/dance”"),
         ("/undo", "nothing to take back"),
         ("/retry", "no answer yet"),
+        ("/continue", "no answer yet"),
         ("/save", "needs a file name"),
     ],
 )
@@ -95,6 +99,13 @@ def test_undo_puts_the_question_back_into_the_line(chat: FakeChat):
     chat.say("what?")
     chat.run("/undo")
     assert (chat.line, chat.dialogue.turns) == ("what?", [])
+
+
+def test_continue_adds_to_the_last_answer(chat: FakeChat):
+    chat.say("hi")
+    chat.run("/continue")
+    assert [message.content for message in chat.dialogue.turns] == ["hi", "onetwo"]
+    assert chat.dialogue.engine.requests[1].continue_last
 
 
 def test_new_keeps_the_system_prompt(chat: FakeChat):
