@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from runtime import devices, gguf_header, memory
+from runtime import devices, gguf_header, memory, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama import library as llama_library
 from runtime.llama.cache import Stopped, TokenCache
@@ -43,9 +43,10 @@ class LlamaEngine:
     ) -> None:
         started = time.monotonic()
         header = gguf_header.read_header(path)  # refuses what would hurt native code
+        runnable.require_runnable(header)
         context_length = params.context_length or memory.default_context(header, memory.free_memory(), params)
         self._model = LlamaModel(
-            path,
+            header.path,  # the first file of a split set, whichever part was picked
             params,
             context_length=context_length,
             threads=params.threads or devices.usable_cores(),
