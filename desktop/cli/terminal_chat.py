@@ -115,6 +115,8 @@ class TerminalChat:
             return
         if finished.reason is FinishReason.END and self.dialogue.unanswered:
             output.remark(_("The model gave an empty answer."))
+        if finished.reason is FinishReason.LENGTH:
+            output.remark(_("/continue goes on with it."))
         output.remark(short_words(finished))
 
 
