@@ -53,12 +53,13 @@ def write_tiny(
     path: Path, *, seed: int = 0, n_layers: int = 2, d_model: int = 256, n_heads: int = 8, n_kv_heads: int = 2,
     head_dim: int | None = None, d_ff: int = 512, n_ctx: int = 4096, tied: bool = False,
     chat_template: str | None = chatml_template(), add_bos: bool = False, type: str = "F32", name: str = "Tiny",
-    metadata: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None, tensors_per_file: int = 0,
 ) -> Path:  # fmt: skip
     """Writes a random Llama-type model with 512 tokens and returns `path`.
 
     `type` is the GGUF type of all matrices ("F32", "F16", "Q8_0", "Q4_0" …). `head_dim` other than d_model / n_heads
     is written as key and value length. `metadata` adds or replaces keys (int → u32, negative → i32, float, str, bool).
+    With `tensors_per_file` the model is split; the first part's path, PATH-00001-of-0000N.gguf, is returned.
     """
     shape = _Shape(n_layers, d_model, n_heads, n_kv_heads, head_dim or d_model // n_heads, d_ff, n_ctx)
     spell, merges = _tiny_vocabulary()
@@ -70,8 +71,8 @@ def write_tiny(
     tensors |= {key: _random_norm(rng, d_model, key) for key in _norms(shape)}
     vocabulary = _Vocabulary(spell, _types(spell), merges)
     _write(path, shape, vocabulary, tensors, name=name, chat_template=chat_template, add_bos=add_bos, type=type,
-           metadata=metadata or {})  # fmt: skip
-    return path
+           metadata=metadata or {}, tensors_per_file=tensors_per_file)  # fmt: skip
+    return sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))[0] if tensors_per_file else path
 
 
 def write_windowed(path: Path, *, seed: int = 0, n_layers: int = 6, window: int = 256, n_ctx: int = 4096) -> Path:
@@ -286,9 +287,9 @@ def _successor_matrix(follows: Mapping[int, Mapping[int, float]], size: int) -> 
 
 def _write(
     path: Path, shape: _Shape, vocabulary: _Vocabulary, tensors: Mapping[str, np.ndarray], *, name: str,
-    chat_template: str | None, add_bos: bool, type: str, metadata: Mapping[str, Any],
+    chat_template: str | None, add_bos: bool, type: str, metadata: Mapping[str, Any], tensors_per_file: int = 0,
 ) -> None:  # fmt: skip
-    writer = gguf.GGUFWriter(path, shape.architecture)
+    writer = gguf.GGUFWriter(path, shape.architecture, split_max_tensors=tensors_per_file)
     for key, value in (_llama_metadata(shape, name, len(vocabulary.spelling), type) | dict(metadata)).items():
         _add(writer, key, value)
     writer.add_tokenizer_model("gpt2")
