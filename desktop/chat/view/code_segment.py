@@ -42,7 +42,6 @@ class CodeSegment(Segment):
         self.part = part
         self.base = part.base
         self.highlights: Sequence[Pieces] | None = None
-        self._width = 0.0
 
     def same_as(self, other: Segment) -> bool:
         return (
@@ -70,7 +69,7 @@ class CodeSegment(Segment):
             width=max(width - self.indent - 2 * CODE_PAD, 40.0), font=style.code_font, formats=self._formats(style)
         )
         self.runs = [run]
-        self._width = width
+        self.column = width
         self.height = self._top + run.height + self._bottom
         self.laid = True
 
@@ -80,7 +79,7 @@ class CodeSegment(Segment):
     @property
     def ground(self) -> QRectF:
         """The area behind the code, in the segment."""
-        return QRectF(self.indent, 0, self._width - self.indent, self.height)
+        return QRectF(self.indent, 0, self.column - self.indent, self.height)
 
     @property
     def copy_rect(self) -> QRectF:

@@ -18,6 +18,8 @@ from desktop.chat.view.blocks import Block, BlockKind, FrameKind, Span, Style, i
 from desktop.chat.view.style import INDENT, QUOTE_INDENT, TextStyle, utf16_spans
 from desktop.chat.view.text_run import TextRun
 
+_BAR = 3.0  # of a quote
+
 
 @dataclass(slots=True)
 class Canvas:
@@ -37,6 +39,8 @@ class Segment:
         self.gap = 0.0
         self.height = 0.0
         self.laid = False
+        self.rtl = False  # quotes and lists stand at the right
+        self.column = 0.0  # the width it was laid out at
         self.joined = 0  # frames shared with the segment above, whose quote bars go on without a break
         self.runs: list[TextRun] = []
 
@@ -81,21 +85,30 @@ class Segment:
                 run.draw(canvas.painter, origin, canvas.clip, selection, brush)
 
     def _paint_frames(self, canvas: Canvas, origin: QPointF) -> None:
-        x = origin.x()
+        x = 0.0
         for depth, frame in enumerate(self.block.frames):
             if frame.kind is FrameKind.QUOTE:
-                top = origin.y() - (self.gap if depth < self.joined else 0)
-                bar = QRectF(x, top, 3, origin.y() + self.height - top)
-                canvas.painter.fillRect(bar, canvas.style.theme.border)
+                top = -self.gap if depth < self.joined else 0.0
+                bar = self._mirrored(QRectF(x, top, _BAR, self.height - top))
+                canvas.painter.fillRect(bar.translated(origin), canvas.style.theme.border)
                 x += QUOTE_INDENT
                 continue
             if frame.marker:
-                canvas.painter.setFont(canvas.style.chat_font)
-                canvas.painter.setPen(canvas.style.theme.quiet)
-                place = QRectF(x - INDENT, origin.y(), 2 * INDENT - 8, canvas.style.pitch)
-                right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-                canvas.painter.drawText(place, right, frame.marker)
+                self._paint_marker(canvas, origin, frame.marker, x)
             x += INDENT
+
+    def _paint_marker(self, canvas: Canvas, origin: QPointF, marker: str, x: float) -> None:
+        canvas.painter.setFont(canvas.style.chat_font)
+        canvas.painter.setPen(canvas.style.theme.quiet)
+        place = self._mirrored(QRectF(x - INDENT, 0, 2 * INDENT - 8, canvas.style.pitch)).translated(origin)
+        side = Qt.AlignmentFlag.AlignLeft if self.rtl else Qt.AlignmentFlag.AlignRight
+        upright = Qt.AlignmentFlag.AlignAbsolute | Qt.AlignmentFlag.AlignVCenter
+        canvas.painter.drawText(place, side | upright, marker)
+
+    def _mirrored(self, rect: QRectF) -> QRectF:
+        if not self.rtl:
+            return rect
+        return QRectF(self.column - rect.right(), rect.y(), rect.width(), rect.height())
 
     def hit(self, point: QPointF) -> int:
         """Returns the position in the block nearest to a point of the segment."""
@@ -127,11 +140,13 @@ class TextSegment(Segment):
 
     def lay(self, style: TextStyle, width: float) -> None:
         heading = self.block.kind is BlockKind.HEADING
-        run = TextRun(self.block.text, x=self.indent)
+        self.rtl = is_right_to_left(self.block.text)
+        self.column = width
+        run = TextRun(self.block.text, x=0.0 if self.rtl else self.indent)
         run.lay(
             width=max(width - self.indent, 40.0), font=self._font(style),
             formats=style.ranges(self.block.text, self.block.spans, heading=heading),
-            rtl=is_right_to_left(self.block.text),
+            rtl=self.rtl,
         )  # fmt: skip
         self.runs = [run]
         self.height = run.height
@@ -192,10 +207,10 @@ class RuleSegment(Segment):
 
     def lay(self, style: TextStyle, width: float) -> None:
         self.height = self._HEIGHT
-        self._width = width
+        self.column = width
         self.laid = True
 
     def paint(self, canvas: Canvas, origin: QPointF, selection: tuple[int, int]) -> None:
         self._paint_frames(canvas, origin)
-        line = QRectF(origin.x() + self.indent, origin.y() + 8, self._width - self.indent, 1)
+        line = QRectF(origin.x() + self.indent, origin.y() + 8, self.column - self.indent, 1)
         canvas.painter.fillRect(line, canvas.style.theme.border)

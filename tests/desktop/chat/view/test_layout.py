@@ -1,0 +1,179 @@
+"""Only what is looked at is read and laid out, and streaming lays out only the tail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from desktop.chat.view.highlight import Highlighter
+from desktop.chat.view.incremental import IncrementalParser
+from desktop.chat.view.layout import ConversationLayout
+from desktop.chat.view.message_model import ChatItem
+from desktop.chat.view.style import TextStyle
+from desktop.chat.view.table_segment import shared_widths
+from desktop.theme import DARK, LIGHT
+from runtime.messages import Role
+
+ANSWER = "Some **words** in a paragraph.\n\n```py\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n\n"
+
+
+@pytest.fixture
+def layout(qtbot: QtBot) -> Iterator[ConversationLayout]:
+    highlighter = Highlighter()
+    yield ConversationLayout(TextStyle(LIGHT), highlighter)
+    highlighter.deleteLater()
+
+
+def answer(id: str, text: str) -> ChatItem:
+    return ChatItem(id=id, role=Role.ASSISTANT, text=text)
+
+
+def settle(layout: ConversationLayout, top: float, height: float = 600) -> None:
+    for _ in range(20):
+        if not layout.lay_between(top, top + height):
+            return
+    pytest.fail("laying out never came to rest")
+
+
+def test_a_long_chat_is_opened_without_reading_it(layout: ConversationLayout) -> None:
+    layout.reset([answer(str(number), ANSWER * 3) for number in range(2000)])
+
+    settle(layout, layout.height - 600)
+
+    assert sum(item.opened for item in layout.items) < 10
+    assert layout.laid < 60
+
+
+def test_a_corrected_estimate_leaves_the_anchored_text_in_place(layout: ConversationLayout) -> None:
+    layout.reset([answer(str(number), ANSWER * number) for number in range(30)])
+    middle = layout.height / 2
+    settle(layout, middle)
+    anchor = layout.anchor_at(middle)
+    assert anchor is not None
+    offset = middle - layout.top_of(anchor.row)
+
+    layout.lay_between(0, middle)  # estimates above are corrected
+
+    assert layout.y_of(anchor) == pytest.approx(layout.top_of(anchor.row) + offset)
+
+
+def test_a_narrower_column_keeps_the_anchored_segment(layout: ConversationLayout) -> None:
+    layout.reset([answer(str(number), "word " * 300 + "\n\n" + ANSWER) for number in range(20)])
+    settle(layout, 2000)
+    anchor = layout.anchor_at(2000)
+    assert anchor is not None
+
+    layout.set_width(300)
+    settle(layout, layout.y_of(anchor) or 0)
+
+    found = layout.anchor_at(layout.y_of(anchor) or 0)
+    assert found is not None
+    assert (found.item_id, found.segment) == (anchor.item_id, anchor.segment)
+
+
+def test_an_anchor_of_a_removed_message_is_nowhere(layout: ConversationLayout) -> None:
+    layout.reset([answer("a", "one"), answer("b", "two")])
+    anchor = layout.anchor_at(layout.top_of(1) + 1)
+    assert anchor is not None
+
+    layout.remove_from(1)
+
+    assert layout.y_of(anchor) is None
+
+
+def laid_while_streaming(layout: ConversationLayout, text: str, step: int) -> list[int]:
+    """Streams `text` at the end of the conversation; returns how many segments each step laid out."""
+    layout.reset([answer("a", "")])
+    counts = []
+    for end in range(step, len(text) + step, step):
+        before = layout.laid
+        layout.change(0, answer("a", text[:end]))
+        settle(layout, layout.height - 600)
+        counts.append(layout.laid - before)
+    return counts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ANSWER * 60, "```py\n" + "value = compute(1)\n" * 600, "A sentence of words. " * 500, "1. item of a list\n" * 400],
+    ids=["mixed", "code", "paragraph", "list"],
+)
+def test_a_step_late_in_a_long_answer_lays_out_no_more_than_an_early_one(layout: ConversationLayout, text: str) -> None:
+    counts = laid_while_streaming(layout, text, 64)
+
+    tenth = len(counts) // 10
+    assert max(counts[-tenth:]) <= max(counts[tenth : 2 * tenth]) + 1
+    assert max(counts) <= 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ANSWER * 100, "```py\n" + "value = compute(1)\n" * 1000, "- an item\n" * 1500, "A sentence of words. " * 800],
+    ids=["mixed", "code", "list", "paragraph"],
+)
+def test_reading_late_text_costs_what_reading_early_text_costs(text: str) -> None:
+    parser = IncrementalParser(paragraph_part=1000)
+    costs = []
+    for at in range(0, len(text), 16):
+        before = parser.parsed
+        parser.feed(text[at : at + 16])
+        costs.append(parser.parsed - before)
+
+    half = len(costs) // 2
+    assert sum(costs[half:]) <= 1.5 * sum(costs[:half])
+
+
+def test_code_that_grows_keeps_the_parts_that_are_full(layout: ConversationLayout) -> None:
+    code = "```\n" + "line\n" * 100
+    layout.reset([answer("a", code)])
+    settle(layout, 0, 5000)
+    before = list(layout.items[0].segments)
+
+    layout.change(0, answer("a", code + "another\n"))
+
+    assert layout.items[0].segments[:2] == before[:2]
+    assert all(segment.laid for segment in layout.items[0].segments[:2])
+
+
+def test_a_huge_message_is_read_in_turns(layout: ConversationLayout) -> None:
+    layout.reset([ChatItem(id="a", role=Role.USER, text="a line of text\n" * 20_000)])
+
+    layout.lay_between(0, 600)
+    first = layout.items[0].unread
+
+    assert first > 200_000
+    layout.read_more(0)
+    assert layout.items[0].unread < first
+    assert layout.laid < 60
+
+
+def test_another_theme_lays_out_again(layout: ConversationLayout) -> None:
+    layout.reset([answer("a", ANSWER)])
+    settle(layout, 0)
+    height = layout.height
+
+    layout.set_style(TextStyle(DARK))
+    assert not any(segment.laid for segment in layout.items[0].segments)
+    settle(layout, 0)
+
+    assert layout.height == height
+
+
+def test_lines_far_away_are_freed_and_heights_stay(layout: ConversationLayout) -> None:
+    layout.reset([answer(str(number), ANSWER * 4) for number in range(60)])
+    settle(layout, 0, layout.height)
+    height = layout.height
+
+    layout.forget_far()
+
+    assert layout.height == height
+    assert not layout.items[0].segments[0].laid
+    assert layout.items[-1].segments[-1].laid
+
+
+def test_columns_share_what_the_modest_ones_leave() -> None:
+    assert shared_widths([50, 60], 200) == [50, 60]
+    assert shared_widths([50, 400, 300], 350) == [50, 150, 150]
+    assert shared_widths([500, 400, 10], 110) == [50, 50, 10]
