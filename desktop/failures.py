@@ -32,17 +32,17 @@ class Failures(QObject):
 
     def install(self) -> None:
         """Takes over from Python's own way of printing them."""
+        self._before = (sys.excepthook, threading.excepthook)
         sys.excepthook = self._take
         threading.excepthook = lambda hooked: self._take(
             hooked.exc_type, hooked.exc_value or hooked.exc_type(), hooked.exc_traceback
         )
-        qInstallMessageHandler(_log_qt)
+        self._qt_before = qInstallMessageHandler(_log_qt)
 
     def uninstall(self) -> None:
         """Gives them back."""
-        sys.excepthook = sys.__excepthook__
-        threading.excepthook = threading.__excepthook__
-        qInstallMessageHandler(None)
+        sys.excepthook, threading.excepthook = self._before
+        qInstallMessageHandler(self._qt_before)
 
     def _take(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, UserError):

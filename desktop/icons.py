@@ -28,7 +28,7 @@ def pixmap(name: str, colour: QColor, *, size: int = Size.ICON, ratio: float = 1
 
 def screen_ratio() -> float:
     """Returns the largest pixel ratio of the screens."""
-    return QGuiApplication.instance().devicePixelRatio()
+    return max((screen.devicePixelRatio() for screen in QGuiApplication.screens()), default=1.0)
 
 
 def _ratios() -> tuple[float, ...]:

@@ -68,7 +68,7 @@ class Shell(QWidget):
         done = super().event(event)
         if event.type() == QEvent.Type.Paint and not self.property("painted"):
             self.setProperty("painted", True)
-            QTimer.singleShot(0, self.painted)
+            QTimer.singleShot(0, self.painted.emit)
         return done
 
     def paintEvent(self, _event: QPaintEvent) -> None:

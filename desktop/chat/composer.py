@@ -52,6 +52,7 @@ class MessageEdit(QPlainTextEdit):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._composing = False
+        self.undo_floor = -1  # undoing further than this many steps takes back what was pasted beside the field
         self._lines = 0
         self.setTabChangesFocus(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -69,7 +70,7 @@ class MessageEdit(QPlainTextEdit):
             self.submitted.emit()
         elif event.key() == Qt.Key.Key_Up and not self._composing and self.document().isEmpty():
             self.edit_last_requested.emit()
-        elif event.matches(QKeySequence.StandardKey.Undo) and not self.document().isUndoAvailable():
+        elif event.matches(QKeySequence.StandardKey.Undo) and self.document().availableUndoSteps() <= self.undo_floor:
             self.undo_beyond.emit()
         else:
             super().keyPressEvent(event)
@@ -130,6 +131,7 @@ class PasteChip(QFrame):
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.text = text
+        self.undo_floor = 0  # steps that could be undone in the field when this was pasted
         self.setProperty("kind", "chip")
         row = QHBoxLayout(self)
         row.setContentsMargins(Space.MEDIUM, 0, 0, 0)
@@ -227,6 +229,7 @@ class Composer(QFrame):
         """Adds a long text beside the field."""
         chip = PasteChip(text, self)
         chip.removed.connect(lambda: self._remove(chip))
+        chip.undo_floor = self.edit.document().availableUndoSteps()
         self._chips.append(chip)
         self._chip_rows.addWidget(chip)
         self._note_change()
@@ -254,6 +257,7 @@ class Composer(QFrame):
             self.submit()
 
     def _note_change(self) -> None:
+        self.edit.undo_floor = self._chips[-1].undo_floor if self._chips else -1
         self._update_button()
         self.changed.emit()
 

@@ -19,6 +19,7 @@ class DropVeil(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
+        self._covered = parent
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._name = ""
         self.hide()
@@ -26,7 +27,7 @@ class DropVeil(QWidget):
     def show_for(self, path: Path) -> None:
         """Covers the parent and names the file."""
         self._name = one_line(path.name, limit=80)
-        self.setGeometry(self.parentWidget().rect())
+        self.setGeometry(self._covered.rect())
         self.raise_()
         self.show()
 

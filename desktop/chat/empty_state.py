@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from desktop import icons
@@ -31,19 +30,19 @@ class ExampleButton(Button):
         self.setAccessibleName(text)
         words = Words(text)
         words.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(Space.LARGE, Space.MEDIUM, Space.LARGE, Space.MEDIUM)
-        row.addWidget(words)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(Space.LARGE, Space.MEDIUM, Space.LARGE, Space.MEDIUM)
+        self._row.addWidget(words)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
 
-    def sizeHint(self) -> object:
-        return self.layout().sizeHint()
+    def sizeHint(self) -> QSize:
+        return self._row.sizeHint()
 
     def hasHeightForWidth(self) -> bool:
         return True
 
     def heightForWidth(self, width: int) -> int:
-        return self.layout().heightForWidth(width)
+        return self._row.heightForWidth(width)
 
 
 class EmptyState(QScrollArea):
@@ -146,6 +145,6 @@ class EmptyState(QScrollArea):
             self._tint()
 
     def _tint(self) -> None:
-        ratio = QGuiApplication.instance().devicePixelRatio()
+        ratio = icons.screen_ratio()
         picture = icons.pixmap("model", current_theme().accent, size=2 * Size.ICON, ratio=ratio)
         self._picture.setPixmap(picture)

@@ -6,7 +6,7 @@ The store answers later, so an answer may come when the sidebar is gone (the lan
 from __future__ import annotations
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QKeySequence, QPainter, QPen
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QKeySequence, QPainter, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -97,9 +97,9 @@ class RowDelegate(QStyledItemDelegate):
         editor.setGeometry(option.rect)
 
 
-def _draw_line(painter: QPainter, rect: QRect, text: str, font: object, colour: object) -> None:
-    painter.setFont(font)  # type: ignore[arg-type]
-    painter.setPen(colour)  # type: ignore[arg-type]
+def _draw_line(painter: QPainter, rect: QRect, text: str, font: QFont, colour: QColor) -> None:
+    painter.setFont(font)
+    painter.setPen(colour)
     shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
     painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
 
@@ -289,10 +289,10 @@ class Sidebar(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         rename = menu.addAction(icons.icon("edit", theme, colour=theme.quiet), _("Rename"))
         rename.setShortcut(QKeySequence(Qt.Key.Key_F2))
-        rename.triggered.connect(lambda: self.list.edit(QModelIndex(kept)))
+        rename.triggered.connect(lambda: self.list.edit(self.model.index(kept.row())))
         delete = menu.addAction(icons.icon("delete", theme, colour=theme.quiet), _("Delete"))
         delete.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
-        delete.triggered.connect(lambda: self.delete(QModelIndex(kept)))
+        delete.triggered.connect(lambda: self.delete(self.model.index(kept.row())))
         return menu
 
     def sizeHint(self) -> QSize:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QVBoxLayout, QWidget
 
 from desktop import fonts, icons
@@ -102,7 +101,7 @@ class Notice(QFrame):
 
     def _tint(self) -> None:
         theme = current_theme()
-        ratio = QGuiApplication.instance().devicePixelRatio()
+        ratio = icons.screen_ratio()
         colour = getattr(theme, self._tone)
         self._picture.setPixmap(icons.pixmap(_DRAWINGS[self._tone], colour, size=Size.ICON, ratio=ratio))
         repolish(self)

@@ -29,8 +29,11 @@ class LiveSettings(QObject):
     def __init__(self, saved: SavedSettings, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._saved, self._path = saved, path
-        layers = {AppSettings: saved.app, SamplingParams: saved.sampling, LoadParams: saved.load}
-        self._groups: dict[type[SettingsGroup], Any] = {group: _usable(group, layer) for group, layer in layers.items()}
+        self._groups: dict[type[SettingsGroup], Any] = {
+            AppSettings: _usable(AppSettings, saved.app),
+            SamplingParams: _usable(SamplingParams, saved.sampling),
+            LoadParams: _usable(LoadParams, saved.load),
+        }
         self._writers: list[threading.Thread] = []
         self._one_at_a_time = threading.Lock()
         self._later = QTimer(self, singleShot=True, interval=_WRITE_AFTER_MS)
@@ -39,17 +42,20 @@ class LiveSettings(QObject):
     @property
     def app(self) -> AppSettings:
         """The window's own settings."""
-        return self._groups[AppSettings]
+        group: AppSettings = self._groups[AppSettings]
+        return group
 
     @property
     def sampling(self) -> SamplingParams:
         """What the next message uses."""
-        return self._groups[SamplingParams]
+        group: SamplingParams = self._groups[SamplingParams]
+        return group
 
     @property
     def load(self) -> LoadParams:
         """What the next load uses."""
-        return self._groups[LoadParams]
+        group: LoadParams = self._groups[LoadParams]
+        return group
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -62,7 +68,7 @@ class LiveSettings(QObject):
 
     def is_changed(self, group: type[SettingsGroup], name: str) -> bool:
         """True where the value differs from the declared default."""
-        return self.value(group, name) != field_of(group, name).default
+        return bool(self.value(group, name) != field_of(group, name).default)
 
     def set_values(self, group: type[SettingsGroup], **values: Any) -> None:
         """Changes settings together. Raises `BadSetting`, and then changes none."""

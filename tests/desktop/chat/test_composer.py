@@ -1,0 +1,176 @@
+"""Where a person writes: keys, pastes, the button that is Send and Stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from desktop.chat.composer import LONG_PASTE, Composer, Draft
+from desktop.chat.plain_text import cleaned, one_line
+from desktop.look import dress
+from desktop.theme import LIGHT
+
+
+@pytest.fixture
+def composer(qapp: QApplication, qtbot: QtBot) -> Iterator[Composer]:
+    dress(qapp, LIGHT)
+    made = Composer()
+    qtbot.addWidget(made)
+    made.resize(500, 60)
+    made.show()
+    yield made
+
+
+def sent_by(composer: Composer) -> list[str]:
+    messages: list[str] = []
+    composer.send_requested.connect(messages.append)
+    return messages
+
+
+def paste(composer: Composer, text: str) -> None:
+    data = QMimeData()
+    data.setText(text)
+    composer.edit.insertFromMimeData(data)
+
+
+def test_enter_sends_and_shift_enter_breaks_the_line(composer: Composer, qtbot: QtBot) -> None:
+    messages = sent_by(composer)
+    qtbot.keyClicks(composer.edit, "one")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.keyClicks(composer.edit, "two")
+    assert messages == []
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert messages == ["one\ntwo"]
+
+
+def test_blank_text_is_not_sent(composer: Composer, qtbot: QtBot) -> None:
+    messages = sent_by(composer)
+    qtbot.keyClicks(composer.edit, "   ")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert messages == []
+
+
+def test_enter_that_ends_a_composed_word_does_not_send(composer: Composer, qtbot: QtBot) -> None:
+    messages = sent_by(composer)
+    qtbot.keyClicks(composer.edit, "ni")
+    composer.edit.inputMethodEvent(QInputMethodEvent("hao", []))
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert messages == []
+    done = QInputMethodEvent("", [])
+    done.setCommitString("好")
+    composer.edit.inputMethodEvent(done)
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert messages and messages[0].endswith("好")
+
+
+def test_up_edits_the_last_message_only_from_an_empty_field(composer: Composer, qtbot: QtBot) -> None:
+    asked: list[bool] = []
+    composer.edit_last_requested.connect(lambda: asked.append(True))
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Up)
+    assert asked == [True]
+    qtbot.keyClicks(composer.edit, "text")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Up)
+    assert asked == [True]
+
+
+def test_stop_takes_the_place_and_size_of_send(composer: Composer, qtbot: QtBot) -> None:
+    qtbot.keyClicks(composer.edit, "text")
+    before = (composer.button.geometry(), composer.button.accessibleName())
+    stops: list[bool] = []
+    composer.stop_requested.connect(lambda: stops.append(True))
+    composer.set_running(True)
+    assert composer.button.geometry() == before[0]
+    assert composer.button.accessibleName() != before[1]
+    qtbot.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    assert stops == [True]
+
+
+def test_message_is_blocked_while_an_answer_runs_and_stays_written(composer: Composer, qtbot: QtBot) -> None:
+    messages, blocked = sent_by(composer), []
+    composer.blocked.connect(lambda: blocked.append(True))
+    composer.set_running(True)
+    qtbot.keyClicks(composer.edit, "next")
+    for _press in range(5):
+        qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert messages == []
+    assert len(blocked) == 5
+    assert composer.draft == Draft("next")
+
+
+def test_send_is_disabled_while_there_is_nothing_to_send(composer: Composer, qtbot: QtBot) -> None:
+    assert not composer.button.isEnabled()
+    qtbot.keyClicks(composer.edit, "a")
+    assert composer.button.isEnabled()
+
+
+def test_pasted_text_is_plain_and_clean(composer: Composer) -> None:
+    paste(composer, "a\x00b\r\nc")
+    assert composer.draft.text == "ab\nc"
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, "line of text\n" * 160_000, "\U0001f600" * 100_000], ids=["line", "lines", "emoji"]
+)
+def test_long_paste_becomes_a_chip_that_is_sent_whole(composer: Composer, qtbot: QtBot, text: str) -> None:
+    messages = sent_by(composer)
+    qtbot.keyClicks(composer.edit, "Sum this up:")
+    paste(composer, text)
+    assert composer.draft == Draft("Sum this up:", (text,))
+    assert composer.edit.toPlainText() == "Sum this up:"
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
+    assert messages == [f"Sum this up:\n\n{text}"]
+
+
+def test_undo_takes_a_long_paste_back(composer: Composer, qtbot: QtBot) -> None:
+    paste(composer, "x" * LONG_PASTE)
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert composer.draft == Draft()
+
+
+def test_undo_takes_back_what_was_typed_after_a_long_paste_first(composer: Composer, qtbot: QtBot) -> None:
+    paste(composer, "x" * LONG_PASTE)
+    qtbot.keyClicks(composer.edit, "after")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert composer.draft == Draft("", ("x" * LONG_PASTE,))
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert composer.draft == Draft()
+
+
+def test_short_paste_can_be_undone(composer: Composer, qtbot: QtBot) -> None:
+    paste(composer, "short")
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert composer.draft == Draft()
+
+
+def test_dropped_files_are_left_to_the_window(composer: Composer) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/models/a.gguf")])
+    assert not composer.edit.canInsertFromMimeData(data)
+
+
+def test_field_grows_with_its_lines_up_to_a_limit(composer: Composer) -> None:
+    heights = []
+    for lines in (1, 3, 10, 40):
+        composer.set_draft(Draft("\n".join(["line"] * lines)))
+        heights.append(composer.edit.height())
+    assert heights[0] < heights[1] < heights[2] == heights[3]
+
+
+def test_draft_comes_back_as_it_was(composer: Composer) -> None:
+    draft = Draft("some text", ("y" * LONG_PASTE,))
+    composer.set_draft(draft)
+    assert composer.draft == draft
+    composer.clear()
+    assert composer.draft == Draft()
+
+
+def test_cleaning_keeps_whole_characters_and_names_stay_on_one_line() -> None:
+    assert cleaned("\U0001f600 \u2028 vector<int> & </div>") == "\U0001f600 \n vector<int> & </div>"
+    assert cleaned("a\ud800b \ud83d\ude00") == "a\ufffdb \U0001f600"
+    assert one_line("evil\u202egnp.gguf\nnext") == "evilgnp.gguf next"
+    assert len(one_line("n" * 5000)) == 200

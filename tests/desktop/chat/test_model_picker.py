@@ -1,0 +1,83 @@
+"""The list of models: what can run, what cannot and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QPushButton
+from pytestqt.qtbot import QtBot
+
+from desktop.chat.model_names import shown_name
+from desktop.chat.model_picker import ModelPicker, facts
+from desktop.look import dress
+from desktop.theme import LIGHT
+from window_kit import LARGE, STARTER, WHISPER
+
+
+@pytest.fixture
+def picker(qapp: QApplication, qtbot: QtBot) -> Iterator[ModelPicker]:
+    dress(qapp, LIGHT)
+    button = QPushButton()
+    qtbot.addWidget(button)
+    button.show()
+    made = ModelPicker(button)
+    made.set_models((WHISPER, STARTER, LARGE))
+    made.open_under(button, current=str(STARTER.path))
+    yield made
+    made.hide()
+
+
+def names(picker: ModelPicker) -> list[str]:
+    return [picker.model.index(row).data() for row in range(picker.model.rowCount())]
+
+
+def test_names_are_for_people() -> None:
+    assert shown_name(STARTER) == "Tiny 1M Instruct"
+    assert shown_name(LARGE) == "Large 70B"
+
+
+def test_models_that_run_come_first_and_others_say_why_not(picker: ModelPicker) -> None:
+    assert names(picker) == ["Large 70B", "Tiny 1M Instruct", "whisper large"]
+    assert facts(STARTER) == "Q4_1  ·  98 MB  ·  8,192 tokens of context"
+    assert facts(WHISPER) == "It turns speech into text."
+
+
+def test_model_that_cannot_run_cannot_be_chosen(picker: ModelPicker) -> None:
+    chosen: list[str] = []
+    picker.chosen.connect(chosen.append)
+    last = picker.model.index(2)
+    assert not picker.model.flags(last) & Qt.ItemFlag.ItemIsEnabled
+    picker._choose(last)
+    assert chosen == []
+
+
+def test_loaded_model_is_selected_at_first(picker: ModelPicker) -> None:
+    assert picker.list.currentIndex().data() == "Tiny 1M Instruct"
+
+
+def test_typing_filters_and_enter_chooses(picker: ModelPicker, qtbot: QtBot) -> None:
+    qtbot.keyClicks(picker.search, "q8 large")
+    assert names(picker) == ["Large 70B"]
+    with qtbot.waitSignal(picker.chosen) as chosen:
+        qtbot.keyClick(picker.search, Qt.Key.Key_Return)
+    assert chosen.args == [str(LARGE.path)]
+    assert picker.isHidden()
+
+
+def test_arrow_keys_in_the_search_move_through_the_list(picker: ModelPicker, qtbot: QtBot) -> None:
+    qtbot.keyClick(picker.search, Qt.Key.Key_Up)
+    assert picker.list.currentIndex().data() == "Large 70B"
+
+
+def test_eject_is_offered_only_for_a_loaded_model(picker: ModelPicker) -> None:
+    assert picker._eject.isEnabled()
+    picker.open_under(picker.parentWidget(), current="")
+    assert not picker._eject.isEnabled()
+
+
+def test_empty_library_says_what_to_do(picker: ModelPicker) -> None:
+    picker.set_models(())
+    assert not picker._note.isHidden()
+    assert ".gguf" in picker._note.text()

@@ -1,0 +1,138 @@
+"""The list of chats over the real store."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtWidgets import QApplication, QLineEdit
+from pytestqt.qtbot import QtBot
+
+from desktop.chat.chat_list import ListRow, RowRole, rows_by_day
+from desktop.chat.sidebar import Sidebar
+from desktop.look import dress
+from desktop.store.chat_store import ChatStore
+from desktop.store.records import ChatRecord, ChatSummary, MessageRecord, now
+from desktop.theme import LIGHT
+from runtime.messages import Role
+from runtime.places import places
+
+
+@pytest.fixture
+def store() -> Iterator[ChatStore]:
+    made = ChatStore(places().chats_file)
+    made.open()
+    for number, title in enumerate(("Millers of old", "Capital of France")):
+        made.create_chat(ChatRecord(id=f"c{number}", title=title, created=now(), updated=now()))
+        made.add_message(
+            MessageRecord(
+                id=f"m{number}", chat_id=f"c{number}", parent_id=None, role=Role.USER,
+                content=f"About {title}: granite stones", created=now() + number,
+            )  # fmt: skip
+        )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sidebar(qapp: QApplication, qtbot: QtBot, store: ChatStore) -> Iterator[Sidebar]:
+    dress(qapp, LIGHT)
+    made = Sidebar(store)
+    made.delete_requested.connect(store.delete_chat)
+    qtbot.addWidget(made)
+    made.resize(264, 600)
+    made.show()
+    qtbot.waitUntil(lambda: len(chats(made)) == 2)
+    yield made
+
+
+def rows(sidebar: Sidebar) -> list[ListRow]:
+    return [sidebar.model.index(row).data(RowRole) for row in range(sidebar.model.rowCount())]
+
+
+def chats(sidebar: Sidebar) -> list[str]:
+    return [row.title for row in rows(sidebar) if not row.is_heading]
+
+
+def index_of(sidebar: Sidebar, chat_id: str) -> QModelIndex:
+    return sidebar.model.index_of(chat_id)
+
+
+def test_chats_are_grouped_by_day() -> None:
+    noon = dt.datetime(2026, 3, 10, 12)
+    days = (0, 0, 1, 3, 40)
+    listed = [
+        ChatSummary(id=str(n), title=f"t{n}", updated=(noon - dt.timedelta(days=day)).timestamp(), snippet="")
+        for n, day in enumerate(days)
+    ]
+    found = [(row.is_heading, row.title) for row in rows_by_day(listed, today=noon.date())]
+    assert found == [
+        (True, "Today"), (False, "t0"), (False, "t1"), (True, "Yesterday"), (False, "t2"),
+        (True, "Last seven days"), (False, "t3"), (True, "Earlier"), (False, "t4"),
+    ]  # fmt: skip
+
+
+def test_titles_are_shown_on_one_line_and_unnamed_chats_have_a_name() -> None:
+    listed = [ChatSummary(id="a", title="<b>two\nlines</b>\u202e", updated=0, snippet=""),
+              ChatSummary(id="b", title="", updated=0, snippet="")]  # fmt: skip
+    assert [row.title for row in rows_by_day(listed)[1:]] == ["<b>two lines</b>", "New chat"]
+
+
+def test_click_opens_a_chat(sidebar: Sidebar, qtbot: QtBot) -> None:
+    place = sidebar.list.visualRect(index_of(sidebar, "c0")).center()
+    with qtbot.waitSignal(sidebar.chat_chosen) as chosen:
+        qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert chosen.args == ["c0", None]
+
+
+def test_search_finds_text_of_messages_and_opens_there(sidebar: Sidebar, qtbot: QtBot) -> None:
+    sidebar.search.setText("granite millers")
+    qtbot.waitUntil(lambda: [row.chat_id for row in rows(sidebar)] == ["c0"])
+    with qtbot.waitSignal(sidebar.chat_chosen) as chosen:
+        sidebar.list.opened.emit(sidebar.model.index(0))
+    assert chosen.args == ["c0", "m0"]
+    sidebar.search.clear()
+    qtbot.waitUntil(lambda: len(chats(sidebar)) == 2)
+
+
+def test_search_without_a_find_says_so(sidebar: Sidebar, qtbot: QtBot) -> None:
+    sidebar.search.setText("zebra")
+    qtbot.waitUntil(lambda: sidebar._nothing.isVisible())
+    assert "zebra" in sidebar._nothing.text()
+
+
+def test_f2_renames_in_place(sidebar: Sidebar, qtbot: QtBot) -> None:
+    sidebar.list.setCurrentIndex(index_of(sidebar, "c0"))
+    sidebar.list.setFocus()
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_F2)
+    editor = sidebar.list.viewport().findChild(QLineEdit)
+    editor.setText("Mills")
+    qtbot.keyClick(editor, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: "Mills" in chats(sidebar))
+
+
+def test_deleted_chat_can_be_brought_back(sidebar: Sidebar, qtbot: QtBot) -> None:
+    sidebar.list.setCurrentIndex(index_of(sidebar, "c0"))
+    qtbot.keyClick(sidebar.list, Qt.Key.Key_Delete)
+    qtbot.waitUntil(lambda: chats(sidebar) == ["Capital of France"])
+    assert sidebar.undo_bar.isVisible()
+    sidebar.undo_bar._undo()
+    qtbot.waitUntil(lambda: len(chats(sidebar)) == 2)
+    assert not sidebar.undo_bar.isVisible()
+
+
+def test_open_chat_is_marked_and_headings_cannot_be_chosen(sidebar: Sidebar) -> None:
+    sidebar.set_current("c0")
+    assert sidebar.list.currentIndex() == index_of(sidebar, "c0")
+    assert sidebar.model.flags(sidebar.model.index(0)) == Qt.ItemFlag.NoItemFlags
+    sidebar.set_current("")
+    assert not sidebar.list.currentIndex().isValid()
+
+
+def test_menu_offers_renaming_and_deleting(sidebar: Sidebar) -> None:
+    menu = sidebar.menu_for(index_of(sidebar, "c1"))
+    assert [action.text() for action in menu.actions()] == ["Rename", "Delete"]
+    menu.actions()[1].trigger()
+    assert sidebar.undo_bar.isVisible()

@@ -1,0 +1,86 @@
+"""What tests of the window stand on: the objects behind it, with a scripted engine and a library of made-up models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtWidgets import QApplication
+
+import scripted_engine
+from desktop.chat.session import ChatSession
+from desktop.chat.view.message_model import MessageListModel
+from desktop.engine_client import EngineClient
+from desktop.look import dress
+from desktop.main_window import Parts
+from desktop.models import Models
+from desktop.settings.live import LiveSettings
+from desktop.state_file import StateFile
+from desktop.store.chat_store import ChatStore
+from desktop.theme import ThemeSource
+from runtime.library import ModelInfo, UnknownModel
+from runtime.places import places
+from runtime.saved_settings import SavedSettings
+
+STARTER = ModelInfo(
+    name="starter", path=Path("/models/Tiny-1M-Instruct.Q4_1.gguf"), kind="gguf", architecture="llama",
+    size_bytes=98_000_000, quantization="Q4_1", context_length=8192, runnable=True, source="starter",
+)  # fmt: skip
+WHISPER = ModelInfo(
+    name="whisper-large", path=Path("/models/whisper-large.gguf"), kind="gguf", reason="It turns speech into text."
+)
+LARGE = ModelInfo(
+    name="Large-70B.Q8_0", path=Path("/models/Large-70B.Q8_0.gguf"), kind="gguf", architecture="llama",
+    size_bytes=75_000_000_000, quantization="Q8_0", context_length=131_072, runnable=True,
+)  # fmt: skip
+
+
+class Shelf:
+    """A library that holds what it is given."""
+
+    def __init__(self, *models: ModelInfo) -> None:
+        self.models = models or (STARTER, LARGE, WHISPER)
+
+    def scan(self) -> tuple[ModelInfo, ...]:
+        return self.models
+
+    def resolve(self, wanted: str) -> ModelInfo:
+        for model in self.models:
+            if wanted in (model.name, str(model.path)):
+                return model
+        raise UnknownModel(wanted)
+
+
+@contextmanager
+def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
+    """Yields everything behind a window, started, and ends it."""
+    qt = QApplication.instance()
+    assert isinstance(qt, QApplication)
+    found = places()
+    live = LiveSettings(SavedSettings.read(found.settings_file), found.settings_file)
+    state = StateFile(found.state_file)
+    store = ChatStore(found.chats_file)
+    store.open()
+    client = EngineClient(
+        found, state=state, command=lambda: scripted_engine.command(**script), stop_seconds=1.0, close_seconds=0.3
+    )
+    items = MessageListModel()
+    models = Models(client, live, shelf or Shelf())
+    session = ChatSession(
+        store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name
+    )
+    themes = ThemeSource(qt)
+    dress(qt, themes.theme)
+    try:
+        yield Parts(store=store, client=client, session=session, items=items, models=models, live=live,
+                    themes=themes, state=state)  # fmt: skip
+    finally:
+        session.close()
+        client.shutdown()
+        client.kill_now()
+        store.close()
+        live.flush()
+        state.flush()
+        themes.setParent(None)
