@@ -144,6 +144,8 @@ class ConversationView(FollowingScrollArea):
         self._hover_row = -1
         self._current = min(self._current, first - 1)
         self._settle()
+        bar = self.verticalScrollBar()
+        self._follow = self._follow or bar.value() == bar.maximum()  # what was read is gone: the reader is at the end
 
     def _changed(self, top: QModelIndex, bottom: QModelIndex) -> None:
         for row in range(top.row(), bottom.row() + 1):
@@ -361,9 +363,9 @@ class ConversationView(FollowingScrollArea):
         elif event.matches(QKeySequence.StandardKey.SelectAll):
             self.select_all()
         elif event.key() in steps:
-            self._move(bar.value() + steps[Qt.Key(event.key())])
+            bar.setValue(bar.value() + steps[Qt.Key(event.key())])
         elif event.key() == Qt.Key.Key_Home:
-            self._move(0)
+            bar.setValue(0)
         elif event.key() == Qt.Key.Key_End:
             self.follow_newest()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current >= 0:
@@ -373,12 +375,6 @@ class ConversationView(FollowingScrollArea):
             self.viewport().update()
         else:
             super().keyPressEvent(event)
-
-    def _move(self, value: int) -> None:
-        bar = self.verticalScrollBar()
-        if value < bar.value() or (value < 0 and bar.value() == 0):
-            self._follow = False
-        bar.setValue(value)
 
     def _open_actions(self) -> None:
         item = self._layout.items[self._current]
@@ -410,7 +406,8 @@ class ConversationView(FollowingScrollArea):
         item = self._layout.items[row]
         top, height = self._layout.top_of(row), self.viewport().height()
         if top < self._top() or top + min(item.height, height) > self._top() + height:
-            self._move(round(top + min(0.0, item.height - height) + PAD) if top > self._top() else round(top + PAD))
+            hidden_below = item.height - height if top > self._top() else 0.0
+            self.verticalScrollBar().setValue(round(top + min(0.0, hidden_below) + PAD))
         self._name_current(row)
         self.viewport().update()
 

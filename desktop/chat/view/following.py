@@ -108,7 +108,7 @@ class FollowingScrollArea(QAbstractScrollArea):
         bar.setSingleStep(round(self._layout.style.pitch * 2))
         bar.setValue(value)
         self._placing = False
-        if self._anchor is None and not self._follow:
+        if not self._follow and (self._anchor is None or self._anchor.segment < 0):  # its text is known by now
             self._anchor = self._layout.anchor_at(self._top())
         self._newest.setVisible(not self._follow and bar.value() < bar.maximum())
 

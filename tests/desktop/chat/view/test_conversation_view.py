@@ -380,6 +380,7 @@ def test_a_link_opens_by_a_click_only_and_says_where_it_leads(view: Conversation
 # the keyboard
 
 
+@pytest.mark.qt_log_ignore("This plugin does not support")
 def test_tab_goes_from_message_to_message_and_enter_opens_actions(
     view: ConversationView, model: MessageListModel
 ) -> None:
