@@ -22,6 +22,7 @@ from PySide6.QtGui import (
 )  # fmt: skip
 from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
+from desktop.chat.view.blocks import displayable
 from desktop.chat.view.following import PAD, FollowingScrollArea
 from desktop.chat.view.layout import Anchor
 from desktop.chat.view.message_model import MessageListModel
@@ -61,6 +62,7 @@ class ConversationView(FollowingScrollArea):
         self._model = model
         self._pointer = Pointer(self._layout)
         self._dirty: set[int] = set()
+        self._pause_ms = _FRAME_MS
         self._hovered: Target | None = None
         self._pressed: Target | None = None
         self._done: Target | None = None
@@ -159,7 +161,7 @@ class ConversationView(FollowingScrollArea):
     def _grown(self, row: int) -> None:
         self._dirty.add(row)
         if not self._flush_timer.isActive():
-            self._flush_timer.start(_FRAME_MS)
+            self._flush_timer.start(self._pause_ms)
 
     def _flush(self) -> None:
         started = time.perf_counter()
@@ -167,10 +169,8 @@ class ConversationView(FollowingScrollArea):
         for row in rows:
             self._layout.change(row, self._model.item(row))
         self._settle()
-        if self._dirty:
-            self._flush_timer.start(_FRAME_MS)
-        else:  # a slow machine gets its rest before the next batch
-            self._flush_timer.setInterval(max(_FRAME_MS, int(_REST * 1000 * (time.perf_counter() - started))))
+        spent_ms = 1000 * (time.perf_counter() - started)
+        self._pause_ms = max(_FRAME_MS, int(_REST * spent_ms))  # a slow machine rests before the next batch
 
     # painting
 
@@ -280,7 +280,7 @@ class ConversationView(FollowingScrollArea):
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             target = self.target_at(QPointF(event.pos()))
             text = target.text if target and target.icon else self._pointer.link_at(self._point(event.pos()))
-            QToolTip.showText(event.globalPos(), text, self.viewport())
+            QToolTip.showText(event.globalPos(), displayable(text), self.viewport())
             return True
         if event.type() is QEvent.Type.Leave:
             self.leaveEvent(event)
@@ -343,6 +343,8 @@ class ConversationView(FollowingScrollArea):
             return
         menu = self.message_menu(self._layout.items[row].item.id)
         menu.addSeparator()
+        if address := self._pointer.link_at(self._point(event.pos())):
+            menu.addAction(_("Copy link address"), lambda: QGuiApplication.clipboard().setText(address))
         chosen = menu.addAction(_("Copy selection"), self.copy)
         chosen.setShortcut(QKeySequence.StandardKey.Copy)
         chosen.setEnabled(self._pointer.selecting)

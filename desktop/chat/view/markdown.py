@@ -183,7 +183,7 @@ class _InlineWriter:
         for found in _ADDRESS.finditer(text):
             address = _without_trailing_marks(found.group())
             self.put(text[at : found.start()])
-            self.put(address, Style.LINK, address)
+            self.put(address, Style.LINK, _parser().normalizeLink(address))
             at = found.start() + len(address)
         self.put(text[at:])
 
