@@ -12,7 +12,6 @@ import os
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -30,7 +29,7 @@ from runtime.engine_process import engine_command
 from runtime.errors import ErrorInfo, UserError
 from runtime.messages import Message
 from runtime.params import LoadParams
-from runtime.places import Places, shown_path
+from runtime.places import Places, spelled_path
 from runtime.protocol import EngineInfo, FinishReason, GenerationRequest, Usage
 from runtime.text import _, language
 
@@ -66,19 +65,6 @@ class LoadCancelled(UserError):
 
     def __init__(self) -> None:
         super().__init__(_("Loading the model was stopped."), "", _("Load it again, or choose another model."))
-
-
-class NameNotText(UserError):
-    """A file's name holds bytes that are no text, so that it cannot be told to another process."""
-
-    code = "name_not_text"
-
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            _("The name of “{path}” is not valid text.").format(path=shown_path(Path(path))),
-            _("It holds bytes that are not UTF-8."),
-            _("Rename the file or its folder, and open it again."),
-        )
 
 
 class EngineClient(QObject):
@@ -165,17 +151,13 @@ class EngineClient(QObject):
 
     def was_fatal(self, path: str | os.PathLike[str]) -> bool:
         """Whether loading this very file ended the engine: such a model is not loaded by itself."""
-        return os.path.abspath(path) in self._fatal
+        return spelled_path(os.path.abspath(path)) in self._fatal
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def load(self, path: str | os.PathLike[str], params: LoadParams) -> None:
         """Loads a model in place of the present one; a running answer is stopped first, waiting ones use the new."""
-        absolute = os.path.abspath(path)
-        if clean_text(absolute) != absolute:
-            QTimer.singleShot(0, lambda: self.load_failed.emit(NameNotText(absolute).info))
-            return
-        self._wanted = (absolute, params)
+        self._wanted = (os.path.abspath(path), params)
         self._drop_loads()
         self._queue.appendleft(self._load_command())
         self._stop_active()
@@ -265,7 +247,7 @@ class EngineClient(QObject):
     def _load_command(self) -> protocol.Load:
         assert self._wanted is not None
         path, params = self._wanted
-        return protocol.Load(id=self._new_id(), path=path, params=params, language=language())
+        return protocol.Load(id=self._new_id(), path=spelled_path(path), params=params, language=language())
 
     def _ask(self, command: protocol.Tokenize | protocol.CountTokens) -> int:
         if self._child is None or self._info is None or self._child.leaving:

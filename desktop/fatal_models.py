@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from desktop.state_file import StateFile
+from runtime.places import path_of
 
 _KEY = "fatal_models"
 
 
 class FatalModels:
-    """Paths with the size and time of the file that did it: another file of the same name starts with a clean slate."""
+    """Spelled paths with the size and time of the file that did it: another file of that name starts with a clean slate."""
 
     def __init__(self, state: StateFile) -> None:
         self._state = state
@@ -36,7 +36,7 @@ class FatalModels:
 
 def _mark(path: str) -> list[int]:
     try:
-        found = os.stat(path)
+        found = path_of(path).stat()
     except OSError:
         return []
     return [found.st_size, found.st_mtime_ns]

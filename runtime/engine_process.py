@@ -11,6 +11,7 @@ from typing import Any, Self
 from runtime import protocol, text
 from runtime.errors import UserError
 from runtime.params import LoadParams
+from runtime.places import spelled_path
 from runtime.protocol import EngineInfo, GenerationRequest
 from runtime.text import _
 
@@ -66,7 +67,8 @@ class EngineProcess:
 
     def load(self, path: Path, params: LoadParams) -> EngineInfo:
         """Loads a model and returns what the engine says of it."""
-        number = self._send(lambda id_: protocol.Load(id=id_, path=str(path), params=params, language=text.language()))
+        spelled, language = spelled_path(path), text.language()
+        number = self._send(lambda id_: protocol.Load(id=id_, path=spelled, params=params, language=language))
         *_progress, loaded = self._events(number)
         assert isinstance(loaded, protocol.Loaded)
         return loaded.info

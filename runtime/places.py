@@ -8,6 +8,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import platformdirs
 
@@ -182,6 +183,29 @@ def write_reason(error: OSError) -> str:
     """Returns why writing failed, in words, translated."""
     known = _REASONS.get(error.errno or 0)
     return _(known) if known else (error.strerror or str(error))
+
+
+_BYTES = "bytes:"
+
+
+def spelled_path(path: str | os.PathLike[str]) -> str:
+    """Returns the path as text that JSON can carry; `path_of` gives it back.
+
+    A name on Linux may hold bytes that are no UTF-8. Such a path is spelled with percent signs after "bytes:".
+    """
+    text = os.fspath(path)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return _BYTES + quote_from_bytes(os.fsencode(text))
+    return text
+
+
+def path_of(spelled: str) -> Path:
+    """Returns the path that `spelled_path` spelled."""
+    if spelled.startswith(_BYTES):
+        return Path(os.fsdecode(unquote_to_bytes(spelled.removeprefix(_BYTES))))
+    return Path(spelled)
 
 
 def shown_path(path: Path) -> str:

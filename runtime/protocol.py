@@ -61,7 +61,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     engine: str  # "llama" or "native"
     build: str = ""
-    path: str = ""
+    path: str = ""  # spelled by `runtime.places.spelled_path`
     name: str = ""
     architecture: str = ""
     description: str = ""
@@ -107,6 +107,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_
 
 
 class Load(Command, tag="load", frozen=True):
+    """`path` is spelled by `runtime.places.spelled_path`, since a file's name need not be text."""
+
     path: str
     params: LoadParams = LoadParams()
     language: str = "en"

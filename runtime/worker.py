@@ -13,7 +13,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -22,6 +21,7 @@ from runtime import protocol, text
 from runtime.engine import Engine, LoadListener, StopFlag
 from runtime.engines import open_engine
 from runtime.errors import ErrorInfo, UserError
+from runtime.places import path_of
 from runtime.text import _
 
 _LEAVE_AFTER = 2.0  # seconds from the end of stdin until the process ends whatever it is doing
@@ -63,11 +63,19 @@ class Worker:
     # --- the reading thread -------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        for line in self._lines:
-            try:
-                self._receive(protocol.decode_command(line))
-            except msgspec.DecodeError as error:
-                self._refuse(line, error)
+        try:
+            for line in self._lines:
+                self._take(line)
+        finally:  # also after a fault of our own: a process that no longer hears must not stay
+            self._end()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            self._receive(protocol.decode_command(line))
+        except msgspec.DecodeError as error:
+            self._refuse(line, error)
+
+    def _end(self) -> None:
         self._work.put(None)
         with self._stops_lock:
             for flag in self._stops.values():
@@ -84,7 +92,8 @@ class Worker:
         match command:
             case protocol.Stop():
                 with self._stops_lock:
-                    if flag := self._stops.get(command.id):
+                    flag = self._stops.get(command.id)
+                    if flag is not None:
                         flag.set()
             case protocol.Tokenize() | protocol.CountTokens():
                 self._guarded(command)
@@ -149,7 +158,7 @@ class Worker:
         text.set_language(command.language)
         self._close_engine()
         self._engine = self._open_engine(
-            Path(command.path),
+            path_of(command.path),
             command.params.validated(),
             listener=self._load_listener(command.id),
             stop=self._stops[command.id],

@@ -15,6 +15,7 @@ from runtime.llama.prompt import Prompt, PromptBuilder
 from runtime.llama.sampler import SamplerChain, used_seed
 from runtime.messages import Message
 from runtime.params import LoadParams
+from runtime.places import shown_path, spelled_path
 from runtime.protocol import (
     ContextTrimmed,
     EngineInfo,
@@ -185,8 +186,8 @@ def _info_of(model: LlamaModel, params: LoadParams, *, load_seconds: float) -> E
     return EngineInfo(
         engine="llama",
         build=llama_library.build_description(),
-        path=str(model.path),
-        name=model.metadata("general.name") or model.path.stem,
+        path=spelled_path(model.path),
+        name=model.metadata("general.name") or shown_path(Path(model.path.stem)),
         architecture=model.metadata("general.architecture"),
         description=model.description,
         size_bytes=model.size_bytes,

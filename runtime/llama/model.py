@@ -13,6 +13,7 @@ from runtime.errors import UserError
 from runtime.llama import library as llama_library
 from runtime.llama.vocabulary import Vocabulary
 from runtime.params import QUANTIZED_KV_TYPES, LoadParams
+from runtime.places import shown_path
 from runtime.text import _
 
 # ggml_type numbers (ggml.h) of the types a cache may have
@@ -32,7 +33,7 @@ class LoadFailed(UserError):
 
     def __init__(self, path: Path, log: str) -> None:
         super().__init__(
-            _("The model “{name}” could not be loaded.").format(name=path.name),
+            _("The model “{name}” could not be loaded.").format(name=shown_path(Path(path.name))),
             _last_reason(log),
             _("Download or convert the file again, or choose another model."),
             details=log,
@@ -45,7 +46,7 @@ class LoadStopped(UserError):
     code = "load_stopped"
 
     def __init__(self, path: Path) -> None:
-        super().__init__(_("Loading “{name}” was stopped.").format(name=path.name))
+        super().__init__(_("Loading “{name}” was stopped.").format(name=shown_path(Path(path.name))))
 
 
 class NoRoomForContext(UserError):
@@ -69,7 +70,7 @@ class WritesNoText(UserError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            _("“{name}” is not a model for chatting.").format(name=path.name),
+            _("“{name}” is not a model for chatting.").format(name=shown_path(Path(path.name))),
             _("It is an encoder, or it translates a source text to a target text; neither continues a conversation."),
             _("Choose a model that was made for chat or text completion."),
         )
@@ -247,7 +248,7 @@ class LlamaModel:
             kind = getattr(params, name)
             if kind in QUANTIZED_KV_TYPES and head % _KV_BLOCK:
                 changes[name] = "f16"
-                note = _("Cache type {kind} needs a head size divisible by {block}, and this model's is {head}: f16 is used.")
+                note = _("Cache type {kind} needs a head size divisible by {block}; this model's is {head}. f16 is used.")
                 self.notes.append(note.format(kind=kind, block=_KV_BLOCK, head=head))
         return params.replace(**changes) if changes else params
 
@@ -303,8 +304,10 @@ def _logged_buffers() -> int:
 
 
 def _last_reason(log: str) -> str:
-    """Returns the last line of the log that tells of an error, without the function's name before it."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error|fail|invalid|unknown|unsupported|missing|not ", line, re.I)]
-    line = (telling or lines or [""])[-1 if not telling else 0]
-    return re.sub(r"^[\w:~<>]+: ", "", line)
+    """Returns the log's most telling line, without the names of functions before it."""
+    lines = [re.sub(r"^(?:[\w:~<>]+: )+", "", line.strip()) for line in log.splitlines() if line.strip()]
+    for pattern in (r"^error ", r"\berror\b|\bfailed\b|\bunable\b", r"\binvalid|\bunknown|\bunsupported|\bmissing"):
+        telling = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
+        if telling:
+            return telling[0]
+    return lines[-1] if lines else ""

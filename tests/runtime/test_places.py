@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import subprocess
@@ -12,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from runtime import places as places_module
-from runtime.places import NoHome, UnwritablePlace, atomic_write, make_folder, places, set_aside, shown_path
+from runtime.places import (
+    NoHome,
+    UnwritablePlace,
+    atomic_write,
+    make_folder,
+    path_of,
+    places,
+    set_aside,
+    shown_path,
+    spelled_path,
+)
 
 STRANGE = "Ünï 模型 é🦙 'q\" %d"
 
@@ -157,3 +168,13 @@ def test_a_name_that_is_not_utf8_can_be_shown(tmp_path: Path) -> None:
     assert shown_path(path).endswith("caf�.gguf")
     atomic_write(path, b"x")
     assert path.read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    "name", [b"plain.gguf", "é 模型 🦙.gguf".encode(), b"caf\xe9 100%.gguf", b"bytes:x", b"\xff\xfe"]
+)
+def test_any_file_name_survives_the_way_through_json(name: bytes) -> None:
+    path = Path("/models") / os.fsdecode(name)
+    spelled = spelled_path(path)
+    assert json.loads(json.dumps(spelled, ensure_ascii=False).encode("utf-8")) == spelled
+    assert path_of(spelled) == path
