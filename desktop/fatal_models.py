@@ -11,7 +11,7 @@ _KEY = "fatal_models"
 
 
 class FatalModels:
-    """Spelled paths with the size and time of the file that did it: another file of that name starts with a clean slate."""
+    """Spelled paths with the size and time of the file that did it: another file of that name starts afresh."""
 
     def __init__(self, state: StateFile) -> None:
         self._state = state

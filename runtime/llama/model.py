@@ -248,7 +248,7 @@ class LlamaModel:
             kind = getattr(params, name)
             if kind in QUANTIZED_KV_TYPES and head % _KV_BLOCK:
                 changes[name] = "f16"
-                note = _("Cache type {kind} needs a head size divisible by {block}; this model's is {head}. f16 is used.")
+                note = _("Cache type {kind} needs a head size divisible by {block}; here it is {head}. f16 is used.")
                 self.notes.append(note.format(kind=kind, block=_KV_BLOCK, head=head))
         return params.replace(**changes) if changes else params
 
