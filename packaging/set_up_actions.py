@@ -20,12 +20,14 @@ CHECKS: tuple[tuple[str, ...], ...] = (
     ("-m", "ruff", "check", "."),
     ("-m", "mypy"),
     ("-m", "pytest", "-q", "tests/test_imports.py"),
+    ("packaging/translations.py", "--check"),
+    ("-m", "desktop.cli.help_pages", "--check"),
 )
 _ACTIONS = {
     "install": "bring this folder to where Quern can run (the default)",
     "run": "open the window, or chat in the terminal where no display is",
     "test": "run the tests",
-    "check": "run the linter, the type checker and the import rules",
+    "check": "run the linter, the type checker, the import rules and what compares generated files",
     "acceptance": "run the long tests",
 }
 

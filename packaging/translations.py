@@ -136,7 +136,7 @@ def _problems_of(path: Path, template: Catalog) -> Iterator[str]:
 def faults(message: Message) -> Iterator[str]:
     """Yields what is wrong with one translation, as the end of a sentence that begins with its file."""
     key, *plural = [message.id] if isinstance(message.id, str) else message.id
-    strings = [message.string] if isinstance(message.string, str) else list(message.string)
+    strings = list(message.string) if isinstance(message.string, tuple) else [message.string or ""]
     if not all(strings):
         yield f"does not translate {key!r}"
         return
