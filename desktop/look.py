@@ -20,9 +20,11 @@ def dress(application: QApplication, theme: Theme) -> None:
     """Gives the application its style, font, palette and stylesheet; once more when the theme changes."""
     if application.style().name() != "fusion":
         application.setStyle("Fusion")
-    application.setFont(fonts.body())
+    if application.font() != fonts.body():
+        application.setFont(fonts.body())
     application.setPalette(palette(theme))
-    application.setStyleSheet(stylesheet(theme))
+    if application.styleSheet() != (sheet := stylesheet(theme)):  # setting it looks at every widget again
+        application.setStyleSheet(sheet)
 
 
 def palette(theme: Theme) -> QPalette:

@@ -52,7 +52,7 @@ class SettingsPanel(QWidget):
             Section(
                 title, found[title], self._live,
                 first_row=self._composite if title == _COMPOSITE_SECTION else None,
-                is_open=_ORDER.get(title, False),
+                is_open=_ORDER.get(title, False), parent=self,
             )
             for title in order
         ]  # fmt: skip

@@ -44,8 +44,10 @@ class Section(QWidget):
         *,
         first_row: Callable[[], QWidget] | None = None,
         is_open: bool = False,
+        parent: QWidget,
     ) -> None:
-        super().__init__()
+        """`parent` has to be given: a widget that is shown before it has one becomes a window."""
+        super().__init__(parent)
         self.title, self._settings, self._live = title, tuple(settings), live
         self._first_row = first_row
         self._wanted_open, self._show_all = is_open, False
@@ -60,7 +62,7 @@ class Section(QWidget):
         self._heading.clicked.connect(lambda: self.set_open(not self._wanted_open))
         self._more = Button("", kind="link")
         self._more.clicked.connect(self._toggle_all)
-        self._body = QWidget()
+        self._body = QWidget(self)
         self._column = QVBoxLayout(self._body)
         self._column.setContentsMargins(0, Space.SMALL, 0, Space.MEDIUM)
         self._column.setSpacing(Space.LARGE)
@@ -127,7 +129,7 @@ class Section(QWidget):
 
     def _row(self, declared: SettingField) -> SettingRow:
         if declared.name not in self.rows:
-            self.rows[declared.name] = SettingRow(declared, self._live)
+            self.rows[declared.name] = SettingRow(declared, self._live, self._body)
             self._column.insertWidget(self._place(declared), self.rows[declared.name])
         return self.rows[declared.name]
 
