@@ -90,7 +90,8 @@ def test_icons_take_the_colour_they_are_given(qapp: QApplication, path: Path) ->
     assert (drawn.width(), drawn.devicePixelRatio()) == (30, 1.5)
     solid = [colour for x in range(30) for y in range(30) if (colour := drawn.pixelColor(x, y)).alpha() == 255]
     assert solid
-    assert all(abs(one - other) <= 2 for colour in solid for one, other in zip(colour.getRgb(), LIGHT.bad.getRgb()))
+    wanted = LIGHT.bad.getRgb()
+    assert all(abs(colour.getRgb()[part] - wanted[part]) <= 2 for colour in solid for part in range(3))
 
 
 def test_theme_setting_is_followed_and_announced(qapp: QApplication, qtbot: QtBot) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QInputMethodEvent
@@ -17,13 +15,13 @@ from desktop.theme import LIGHT
 
 
 @pytest.fixture
-def composer(qapp: QApplication, qtbot: QtBot) -> Iterator[Composer]:
+def composer(qapp: QApplication, qtbot: QtBot) -> Composer:
     dress(qapp, LIGHT)
     made = Composer()
     qtbot.addWidget(made)
     made.resize(500, 60)
     made.show()
-    yield made
+    return made
 
 
 def sent_by(composer: Composer) -> list[str]:
@@ -65,7 +63,8 @@ def test_enter_that_ends_a_composed_word_does_not_send(composer: Composer, qtbot
     done.setCommitString("好")
     composer.edit.inputMethodEvent(done)
     qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
-    assert messages and messages[0].endswith("好")
+    assert messages
+    assert messages[0].endswith("好")
 
 
 def test_up_edits_the_last_message_only_from_an_empty_field(composer: Composer, qtbot: QtBot) -> None:

@@ -30,14 +30,14 @@ def store() -> Iterator[ChatStore]:
             MessageRecord(
                 id=f"m{number}", chat_id=f"c{number}", parent_id=None, role=Role.USER,
                 content=f"About {title}: granite stones", created=now() + number,
-            )  # fmt: skip
+            )
         )
     yield made
     made.close()
 
 
 @pytest.fixture
-def sidebar(qapp: QApplication, qtbot: QtBot, store: ChatStore) -> Iterator[Sidebar]:
+def sidebar(qapp: QApplication, qtbot: QtBot, store: ChatStore) -> Sidebar:
     dress(qapp, LIGHT)
     made = Sidebar(store)
     made.delete_requested.connect(store.delete_chat)
@@ -45,7 +45,7 @@ def sidebar(qapp: QApplication, qtbot: QtBot, store: ChatStore) -> Iterator[Side
     made.resize(264, 600)
     made.show()
     qtbot.waitUntil(lambda: len(chats(made)) == 2)
-    yield made
+    return made
 
 
 def rows(sidebar: Sidebar) -> list[ListRow]:

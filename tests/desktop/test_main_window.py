@@ -1,0 +1,349 @@
+"""The window over the real store and session, with a scripted engine: what a person does, and what is then shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QAbstractButton, QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from desktop.chat.composer import Draft
+from desktop.chat.header import Standing
+from desktop.chat.shortcuts import ShortcutsCard
+from desktop.chat.view.message_model import ItemState
+from desktop.main_window import MainWindow, Parts
+from desktop.models import STARTER as STARTER_NAME
+from desktop.shell import Shell
+from desktop.theme import DARK
+from runtime.params import AppSettings, LoadParams
+from window_kit import LARGE, STARTER, Shelf, window_parts
+
+Open = Callable[..., MainWindow]
+
+
+@pytest.fixture
+def open_window(qapp: QApplication, qtbot: QtBot) -> Iterator[Open]:
+    """Opens a window whose engine follows a script."""
+    with ExitStack() as stack:
+
+        def opened(shelf: Shelf | None = None, **script: Any) -> MainWindow:
+            parts = stack.enter_context(window_parts(shelf, **script))
+            shell = Shell(parts.state)
+            window = MainWindow(parts)
+            window.quit_requested.connect(shell.close)
+            shell.furnish(window)
+            stack.callback(shell.deleteLater)
+            stack.callback(shell.close)
+            shell.show()
+            return window
+
+        yield opened
+
+
+def parts_of(window: MainWindow) -> Parts:
+    return window._parts
+
+
+def ready(window: MainWindow, qtbot: QtBot) -> MainWindow:
+    parts_of(window).models.start()
+    qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
+    return window
+
+
+def write(window: MainWindow, qtbot: QtBot, text: str) -> None:
+    window.composing.composer.set_draft(Draft(text))
+    qtbot.keyClick(window.composing.composer.edit, Qt.Key.Key_Return)
+
+
+def answered(window: MainWindow, qtbot: QtBot) -> None:
+    qtbot.waitUntil(lambda: window._parts.items.rowCount() > 0 and not window._parts.session.busy)
+
+
+def texts(window: MainWindow) -> list[str]:
+    return [item.text for item in window._parts.items.items()]
+
+
+def test_message_is_answered_and_the_composer_is_empty_again(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "What is the capital of France?")
+    answered(window, qtbot)
+    assert texts(window) == ["What is the capital of France?", "The capital of France is Paris."]
+    assert window.composing.composer.draft == Draft()
+    assert window.view.isVisible()
+    assert not window.empty.isVisible()
+    assert window._parts.items.item(1).model_name == "Tiny 1M Instruct"
+
+
+def test_empty_window_teaches_and_an_example_is_sent(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    assert window.empty.isVisible()
+    assert "Tiny 1M Instruct" in window.empty._title.text()
+    qtbot.mouseClick(window.empty.examples[0], Qt.MouseButton.LeftButton)
+    answered(window, qtbot)
+    assert texts(window)[0] == window.empty.examples[0].prompt
+
+
+def test_message_sent_before_a_model_is_loaded_has_it_loaded(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    window._parts.live.set_values(AppSettings, load_at_start=False)
+    window._parts.models.start()
+    qtbot.waitUntil(lambda: window.header.status.name == "Tiny 1M Instruct")
+    assert window.header.status.standing is Standing.EMPTY
+    write(window, qtbot, "Hello")
+    answered(window, qtbot)
+    assert texts(window)[1] == "The capital of France is Paris."
+
+
+def test_stop_keeps_what_was_written(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(endless=True, delay=0.01), qtbot)
+    write(window, qtbot, "Go on")
+    qtbot.waitUntil(lambda: len(texts(window)) == 2 and bool(texts(window)[1]))
+    window.actions_by_name["stop"].trigger()
+    answered(window, qtbot)
+    assert window._parts.items.item(1).state is ItemState.STOPPED
+    assert texts(window)[1]
+
+
+def test_second_message_waits_visibly_and_stays_written(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(endless=True, delay=0.01), qtbot)
+    write(window, qtbot, "first")
+    for _press in range(5):
+        write(window, qtbot, "second")
+    assert window._parts.items.rowCount() == 2
+    assert window.composing.composer.draft.text == "second"
+    assert "Esc" in window.composing.meter._words.text()
+    window._parts.session.stop()
+    answered(window, qtbot)
+
+
+def test_every_chat_keeps_its_draft(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "first chat")
+    answered(window, qtbot)
+    first = window._parts.session.chat_id
+    window.composing.composer.set_draft(Draft("to be continued", ("y" * 30_000,)))
+    window.new_chat()
+    assert window.composing.composer.draft == Draft()
+    window.composing.composer.set_draft(Draft("another"))
+    window._open_chat(first, None)
+    qtbot.waitUntil(lambda: window._parts.items.rowCount() == 2)
+    assert window.composing.composer.draft == Draft("to be continued", ("y" * 30_000,))
+
+
+def test_last_message_is_edited_as_a_new_version(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(echo=True), qtbot)
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    qtbot.keyClick(window.composing.composer.edit, Qt.Key.Key_Up)
+    assert window.composing.editing
+    assert window.composing.composer.draft.text == "one"
+    write(window, qtbot, "two")
+    answered(window, qtbot)
+    assert texts(window) == ["two", "two"]
+    assert window._parts.items.item(0).versions == 2
+    assert not window.composing.editing
+
+
+def test_cancelled_edit_gives_the_draft_back(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    window.composing.composer.set_draft(Draft("half a thought"))
+    window.composing.edit(window._parts.items.item(0).id)
+    window._escape()
+    assert window.composing.composer.draft == Draft("half a thought")
+
+
+def test_load_failure_is_explained_above_the_conversation(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window(load_error="The file ends too early.")
+    window._parts.models.start()
+    qtbot.waitUntil(lambda: window.notice.isVisible())
+    assert window.notice._title.text() == "The file ends too early."
+    assert window.notice._button.text() == "Choose a model"
+    assert window.header.status.standing is Standing.FAILED
+
+
+def test_model_that_ended_its_engine_is_not_loaded_by_itself(open_window: Open, qtbot: QtBot, tmp_path: Path) -> None:
+    model = tmp_path / "bad.gguf"
+    model.write_bytes(b"GGUF")
+    shelf = Shelf(STARTER.__class__(name="bad", path=model, kind="gguf", runnable=True))
+    window = open_window(shelf, load_crash="SIGABRT")
+    window._parts.models.load("bad")
+    qtbot.waitUntil(lambda: window.header.status.standing is Standing.FAILED)
+    window._parts.models._wanted = "bad"
+    window._parts.models.start()
+    qtbot.waitUntil(lambda: window.notice.code == "fatal_last_time")
+    assert window.header.status.standing is Standing.EMPTY
+    assert window._parts.client.pid == 0
+
+
+def test_missing_model_leaves_the_window_usable(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    window._parts.models.start("/gone/model.gguf")
+    qtbot.waitUntil(lambda: window.notice.isVisible())
+    assert "model.gguf" in window.notice._title.text()
+    window.open_model(STARTER_NAME)
+    qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
+    assert not window.notice.isVisible()
+
+
+def test_header_follows_loading_reading_and_writing(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window(load_seconds=0.3, prompt_steps=3, delay=0.05)
+    seen: list[Standing] = []
+    window._parts.models.status_changed.connect(lambda status: seen.append(status.standing))
+    ready(window, qtbot)
+    write(window, qtbot, "Hello")
+    answered(window, qtbot)
+    order = [Standing.LOADING, Standing.READY, Standing.READING, Standing.WRITING, Standing.READY]
+    assert [one for at, one in enumerate(seen) if at == 0 or seen[at - 1] is not one] == order
+
+
+def test_picker_lists_the_library_and_loads_what_is_chosen(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    window.open_picker()
+    picker = window.picker
+    assert picker is not None
+    qtbot.waitUntil(lambda: picker.model.rowCount() == 3)
+    qtbot.keyClicks(picker.search, "70B")
+    qtbot.keyClick(picker.search, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: window._parts.models.loaded_path == str(LARGE.path))
+    qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
+
+
+def test_eject_gives_the_memory_back(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    window.header.load_button.click()
+    qtbot.waitUntil(lambda: window._parts.client.pid == 0)
+    assert window.header.status.standing is Standing.EMPTY
+    window.header.load_button.click()
+    qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
+
+
+def test_dropped_model_file_is_loaded(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(LARGE.path))])
+    copy, left, none = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    window.dragEnterEvent(QDragEnterEvent(QPointF(10, 10).toPoint(), copy, data, left, none))
+    assert window.veil.isVisible()
+    window.dropEvent(QDropEvent(QPointF(10, 10), copy, data, left, none))
+    assert not window.veil.isVisible()
+    qtbot.waitUntil(lambda: window._parts.models.loaded_path == str(LARGE.path))
+
+
+def test_changed_loading_setting_offers_a_reload(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    window.show_panel(True)
+    assert window.panel is not None
+    window._parts.live.set_values(LoadParams, context_length=2048)
+    qtbot.waitUntil(lambda: window.panel._reload_bar.isVisible())
+    window.panel.reload_requested.emit()
+    qtbot.waitUntil(lambda: not window.panel._reload_bar.isVisible())
+    assert window._parts.client.wanted[1].context_length == 2048
+
+
+def test_system_prompt_is_kept_with_its_chat(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    window.show_prompt(True)
+    window.system_prompt.edit.setPlainText("Answer in French.")
+    write(window, qtbot, "Hello")
+    answered(window, qtbot)
+    first = window._parts.session.chat_id
+    window.new_chat()
+    assert window.system_prompt.text == ""
+    window._open_chat(first, None)
+    qtbot.waitUntil(lambda: window.system_prompt.text == "Answer in French.")
+
+
+def test_deleting_the_open_chat_shows_a_new_one_and_undo_brings_it_back(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "Hello")
+    answered(window, qtbot)
+    chat = window._parts.session.chat_id
+    qtbot.waitUntil(lambda: window.sidebar.model.index_of(chat).isValid())
+    window.sidebar.delete(window.sidebar.model.index_of(chat))
+    assert window._parts.items.rowCount() == 0
+    window.sidebar.undo_bar._undo()
+    qtbot.waitUntil(lambda: window._parts.items.rowCount() == 2)
+    assert window._parts.session.chat_id == chat
+
+
+def test_panels_and_place_are_remembered(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    shell = window.window()
+    shell.resize(720, 560)  # the offscreen screen is 800 x 800
+    window.show_panel(True)
+    window.show_sidebar(False)
+    window.remember()
+    shell.close()
+    window._parts.state.flush()
+    again = open_window()
+    assert again.window().size() == shell.size()
+    assert again.panel is not None
+    assert again.panel.isVisible()
+    assert not again.sidebar.isVisible()
+
+
+def test_chats_step_aside_where_there_is_no_room_for_them(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    window.window().resize(640, 480)
+    window.show_panel(True)
+    assert not window.sidebar.isVisible()
+    assert window.panel is not None
+    assert window.panel.geometry().right() <= window.width()
+    window._toggle_sidebar()
+    assert window.sidebar.isVisible()
+    assert not window.panel.isVisible()
+
+
+def test_theme_change_reaches_everything_at_once(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    window._parts.themes.choose("dark")
+    assert window.view.layout_of_items.style.theme is DARK
+
+
+def test_title_is_shown_as_plain_text_on_one_line(open_window: Open) -> None:
+    window = open_window()
+    window._parts.session.title_changed.emit("<b>evil</b>\u202e\nname")
+    assert window.window().windowTitle() == "<b>evil</b> name – Quern"
+
+
+def test_every_action_has_words_keys_and_no_key_twice(open_window: Open) -> None:
+    window = open_window()
+    keys = [key.toString() for action in window.actions_by_name.values() for key in action.shortcuts()]
+    assert len(keys) == len(set(keys))
+    assert all(action.text() and action.shortcuts() for action in window.actions_by_name.values())
+
+
+def test_keys_open_and_close_the_panels(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    for name, panel in (("settings", lambda: window.panel), ("system_prompt", lambda: window.system_prompt)):
+        window.actions_by_name[name].trigger()
+        assert panel().isVisible()
+        window.actions_by_name[name].trigger()
+        assert not panel().isVisible()
+    window.actions_by_name["shortcuts"].trigger()
+    card = window.findChild(ShortcutsCard)
+    assert card.isVisible()
+    card.close()
+
+
+def test_everything_that_can_be_reached_by_key_has_a_name(open_window: Open) -> None:
+    window = open_window()
+    window.show_prompt(True)
+    focusable = [
+        child for child in window.findChildren(QWidget)
+        if child.focusPolicy() & Qt.FocusPolicy.TabFocus and child.isVisible()
+    ]  # fmt: skip
+    assert len(focusable) > 10
+    unnamed = [
+        child for child in focusable
+        if not child.accessibleName() and not (isinstance(child, QAbstractButton) and child.text())
+    ]  # fmt: skip
+    assert unnamed == []
