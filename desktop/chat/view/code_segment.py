@@ -138,10 +138,16 @@ def code_segments(block: Block, index: int, old: Sequence[Segment]) -> list[Segm
         part = CodePart(text, at, base, line, first=line == 0, last=start + CODE_LINES >= len(lines))
         made.append(CodeSegment(block, index, part=part))
         at, base, line = at + len(text) + 1, base + utf16_length(text) + 1, line + len(some)
-    for segment in kept:
+    if kept and block.closed:
+        _take_closed(kept, block)
+    return kept + made
+
+
+def _take_closed(segments: Sequence[Segment], block: Block) -> None:
+    """Gives the parts their whole block; those laid out while it was open are laid out again, with colours."""
+    for segment in segments:
         segment.laid = segment.laid and _looks(segment.block) == _looks(block)
         segment.block = block
-    return kept + made
 
 
 def _looks(block: Block) -> tuple[object, ...]:

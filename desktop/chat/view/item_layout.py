@@ -155,20 +155,25 @@ class ItemLayout:
     def _rebuild(self, unchanged: int, style: TextStyle, width: float) -> int:
         """Makes segments for the blocks that changed, keeping those that look the same."""
         assert self._reader is not None
-        kept = self._first[min(unchanged, len(self._first) - 1)]
-        old, old_first = self.segments[kept:], [at - kept for at in self._first[unchanged:]]
-        del self.segments[kept:], self._first[unchanged:], self._tops[kept:]
-        for index, block in enumerate(self._reader.blocks[unchanged:], start=unchanged):
-            number = index - unchanged
-            theirs = old[old_first[number] : old_first[number + 1]] if number + 1 < len(old_first) else []
-            self._first.append(len(self.segments))
-            for segment in _kept(SEGMENTS[block.kind](block, index, theirs), theirs):
+        changed = self._reader.blocks[unchanged:]
+        begin = self._first[min(unchanged, len(self._first) - 1)]
+        old = self.segments[begin:]
+        ends = [at - begin for at in self._first[unchanged:]]
+        made = [
+            _kept(block, unchanged + number, old[slice(*ends[number : number + 2])] if number + 1 < len(ends) else [])
+            for number, block in enumerate(changed)
+        ]
+        same = _same_at_start(made[0], old) if made else 0
+        del self.segments[begin + same :], self._first[unchanged:], self._tops[begin + same :]
+        for number, segments in enumerate(made):
+            self._first.append(len(self.segments) if number else begin)
+            for segment in segments[0 if number else same :]:
                 place_after(segment, self.segments[-1] if self.segments else None)
                 if not segment.height:
                     segment.estimate(style, self.text_width(width))
                 self.segments.append(segment)
         self._first.append(len(self.segments))
-        return kept
+        return begin + same
 
     def _measure(self, style: TextStyle, width: float, *, changed: int = 0) -> None:
         """Adds up the heights from the segment `changed` on."""
@@ -220,13 +225,16 @@ class ItemLayout:
         return range(self._first[block], self._first[block + 1])
 
 
-def _kept(new: list[Segment], old: Sequence[Segment]) -> list[Segment]:
-    result: list[Segment] = []
-    for number, segment in enumerate(new):
-        before = old[number] if number < len(old) else None
-        if before is not None and before is not segment and segment.same_as(before):
+def _kept(block: Block, index: int, old: Sequence[Segment]) -> list[Segment]:
+    """Returns a block's segments: those of its older self where they look the same, new ones elsewhere."""
+    made = SEGMENTS[block.kind](block, index, old)
+    for number, (segment, before) in enumerate(zip(made, old, strict=False)):
+        if before is not segment and segment.same_as(before):
             before.block = segment.block
-            result.append(before)
-        else:
-            result.append(segment)
-    return result
+            made[number] = before
+    return made
+
+
+def _same_at_start(new: Sequence[Segment], old: Sequence[Segment]) -> int:
+    pairs = enumerate(zip(new, old, strict=False))
+    return next((number for number, (one, other) in pairs if one is not other), min(len(new), len(old)))

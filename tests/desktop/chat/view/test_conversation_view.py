@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QMouseEvent, QWheelEvent
@@ -9,9 +11,13 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from desktop.chat.view import conversation_view, painter
 from desktop.chat.view.conversation_view import ConversationView
 from desktop.chat.view.item_layout import ItemLayout
+from desktop.chat.view.layout import Place
 from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
+from desktop.chat.view.segments import Canvas
+from desktop.chat.view.selection import Selection
 from desktop.chat.view.targets import Target
 from desktop.theme import DARK, LIGHT
 from runtime.errors import ErrorInfo
@@ -463,6 +469,43 @@ def test_closed_code_is_coloured_after_a_moment(view: ConversationView, model: M
     qtbot.waitUntil(lambda: bool(segment.highlights) and segment.laid)  # type: ignore[attr-defined]
 
     assert {kind for _start, _end, kind in segment.highlights[0]} >= {"Keyword", "Comment"}  # type: ignore[attr-defined]
+
+
+def test_code_is_coloured_once_its_fence_closes(view: ConversationView, model: MessageListModel, qtbot: QtBot) -> None:
+    model.set_items([answer("a", "```python\n" + "import os\n" * 90, state=ItemState.STREAMING)])
+    view.verticalScrollBar().setValue(0)
+    QTest.qWait(20)
+    assert not view.layout_of_items.items[0].segments[0].highlights  # type: ignore[attr-defined]
+
+    model.append_text("a", "```\n\nDone.")
+
+    qtbot.waitUntil(lambda: bool(view.layout_of_items.items[0].segments[0].highlights))  # type: ignore[attr-defined]
+
+
+def test_only_what_is_visible_is_painted(
+    long_chat: ConversationView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: list[Place] = []
+    real = painter._paint_segment
+
+    def counted(canvas: Canvas, place: Place, selection: Selection | None) -> None:
+        painted.append(place)
+        real(canvas, place, selection)
+
+    monkeypatch.setattr(painter, "_paint_segment", counted)
+    long_chat.viewport().repaint()
+
+    top = long_chat.verticalScrollBar().value() - 16
+    assert painted
+    assert all(place.rect.bottom() >= top and place.rect.top() <= top + 500 for place in painted)
+    assert all(place.segment.laid for place in painted)
+
+
+def test_nothing_of_the_view_can_load_or_open_anything() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(conversation_view.__file__).parent.glob("*.py")]
+
+    for name in ("QTextDocument", "QTextBrowser", "QDesktopServices", "setHtml", "QLabel", "QNetwork", "QImage"):
+        assert not any(name in source for source in sources), name
 
 
 def test_an_empty_conversation_takes_every_event(view: ConversationView) -> None:
