@@ -68,17 +68,31 @@ class LlamaBuild:
 
 
 def choose_builds(version: str, environ: Mapping[str, str] = os.environ) -> list[LlamaBuild]:
-    """Returns the builds for this machine, best first; a later one serves where the one before it dies.
+    """Returns the builds for this machine, best first; a later one serves where the one before it fails or dies.
 
-    That happens where a hypervisor reports instructions that it traps.
+    A GPU's tool chain may be incomplete, and a hypervisor may report instructions that it traps.
     """
     features = features_the_compiler_knows(cpu_features(), _compiler_accepts(environ))
     tools, system, machine = find_tools(environ), platform.system(), platform.machine()
-    builds = (
-        LlamaBuild(version, tuple(build_flags(level, system, machine, tools, environ)))
-        for level in (features, features & AVX2_GENERATION, features & X86_64_V2)
-    )
-    return list(dict.fromkeys(builds))
+
+    def flags(level: frozenset[str], chosen: Mapping[str, str]) -> list[str]:
+        return build_flags(level, system, machine, tools, chosen)
+
+    return ranked_builds(version, features, flags, environ)
+
+
+def ranked_builds(
+    version: str,
+    features: frozenset[str],
+    flags: Callable[[frozenset[str], Mapping[str, str]], list[str]],
+    environ: Mapping[str, str],
+) -> list[LlamaBuild]:
+    """Returns the builds from the best down: with the GPU unless a person chose otherwise, then simpler processors."""
+    best = LlamaBuild(version, tuple(flags(features, environ)))
+    gives_way = best.has_gpu and environ.get("QUERN_GPU", "auto").lower() in {"", "auto"}
+    later = {**environ, "QUERN_GPU": "none"} if gives_way else environ
+    levels = (features, features & AVX2_GENERATION, features & X86_64_V2)
+    return list(dict.fromkeys([best, *(LlamaBuild(version, tuple(flags(level, later))) for level in levels)]))
 
 
 def surroundings(version: str, environ: Mapping[str, str] = os.environ) -> str:

@@ -153,15 +153,28 @@ class SetUp:
 
         Raises SetUpError when none does.
         """
-        wheels = llama_wheel.wheels_folder(self._build)
-        for build in llama_wheel.choose_builds(self._pins[LLAMA]):
-            wheel = llama_wheel.finished_wheel(wheels, build) or self._build_llama(build, wheels)
+        builds = llama_wheel.choose_builds(self._pins[LLAMA])
+        for build, simpler in zip(builds, [*builds[1:], None], strict=True):
+            wheel = self._wheel_of(build, simpler)
+            if wheel is None:
+                continue
             with self._console.step("Installing llama.cpp and trying it", "seconds"):
                 self._pip("install", "--no-deps", "--force-reinstall", str(wheel))
                 if self._llama_runs():
                     return
-            self._console.say("This processor does not run that build, whatever it reports; a simpler one comes next.")
+            self._console.say("This computer does not run that build, whatever it reports; a simpler one comes next.")
         raise SetUpError(f"llama.cpp dies on this computer. Try QUERN_GPU=none. The output is in {self._console.log}.")
+
+    def _wheel_of(self, build: llama_wheel.LlamaBuild, simpler: llama_wheel.LlamaBuild | None) -> Path | None:
+        """Returns the wheel of `build`, or None when its GPU code cannot be built and `simpler` does without."""
+        wheels = llama_wheel.wheels_folder(self._build)
+        try:
+            return llama_wheel.finished_wheel(wheels, build) or self._build_llama(build, wheels)
+        except SetUpError as error:
+            if not build.has_gpu or simpler is None or simpler.has_gpu:
+                raise
+            self._console.say(f"{error}\nIt goes on without the GPU. QUERN_GPU=none skips this try.")
+            return None
 
     def _llama_runs(self) -> bool:
         """Says whether llama.cpp survives a prompt; raises SetUpError when it fails in another way than by dying."""

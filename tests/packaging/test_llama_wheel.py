@@ -7,13 +7,22 @@ import os
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from console import Console, SetUpError
-from llama_wheel import LlamaBuild, build_wheel, check_wheel, finished_wheel, unpack_source, wheels_folder
+from llama_wheel import (
+    LlamaBuild,
+    build_wheel,
+    check_wheel,
+    finished_wheel,
+    ranked_builds,
+    unpack_source,
+    wheels_folder,
+)
 
 BUILD = LlamaBuild("0.3.36", ("-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON"))
 WHEEL = "llama_cpp_python-0.3.36-py3-none-linux_x86_64.whl"
@@ -69,6 +78,32 @@ def test_another_version_or_flag_is_another_wheel(other: LlamaBuild) -> None:
 def test_the_same_build_has_the_same_key_in_every_checkout() -> None:
     assert BUILD.key == LlamaBuild(BUILD.version, BUILD.flags).key
     assert BUILD.key.startswith("0.3.36-")
+
+
+ZEN_4 = frozenset({"sse4_2", "avx", "avx2", "fma", "f16c", "bmi2", "avx512_bf16"})
+
+
+def ranked(features: frozenset[str], *, gpu: bool = False, **environ: str) -> list[str]:
+    """Returns what each ranked build is made of, in the words of a fake choice of flags."""
+
+    def flags(level: frozenset[str], environ: Mapping[str, str]) -> list[str]:
+        uses_gpu = gpu and environ.get("QUERN_GPU") != "none"
+        return [*sorted(level)[-1:], *(["-DGGML_CUDA=ON"] if uses_gpu else []), str(len(level))]
+
+    return [" ".join(build.flags[1:]) for build in ranked_builds("0.3.36", features, flags, environ)]
+
+
+def test_a_build_gives_way_to_simpler_processors() -> None:
+    assert ranked(ZEN_4) == ["7", "6", "1"]
+
+
+def test_no_build_is_tried_twice() -> None:
+    assert ranked(ZEN_4 - {"avx512_bf16"}) == ["6", "1"]
+
+
+def test_the_gpu_gives_way_first_unless_a_person_insists_on_it() -> None:
+    assert ranked(ZEN_4, gpu=True) == ["-DGGML_CUDA=ON 7", "7", "6", "1"]
+    assert ranked(ZEN_4, gpu=True, QUERN_GPU="cuda") == ["-DGGML_CUDA=ON 7", "-DGGML_CUDA=ON 6", "-DGGML_CUDA=ON 1"]
 
 
 def test_wheels_can_be_shared(tmp_path: Path) -> None:

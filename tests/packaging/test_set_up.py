@@ -197,6 +197,36 @@ class TestTrial:
         assert console.installed == [*self.KEYS[:2]]
         assert "does not run that build" in console.text.getvalue()
 
+    def test_a_gpu_kit_that_does_not_build_gives_way_to_the_processor(
+        self, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def cannot_build(build: LlamaBuild, **_: object) -> Path:
+            raise SetUpError("llama.cpp could not be built.\n    error: CUDA::cublas not found")
+
+        gpu = LlamaBuild("0.3.36", ("-DGGML_CUDA=ON",))
+        usual = llama_wheel.choose_builds("0.3.36")
+        monkeypatch.setattr(llama_wheel, "build_wheel", cannot_build)
+        monkeypatch.setattr(llama_wheel, "choose_builds", lambda version: [gpu, *usual])
+        console = ScriptedConsole(checkout, [0])
+
+        SetUp(console, checkout).install_llama()
+
+        assert console.installed == [*self.KEYS[:1]]
+        assert "cublas not found" in console.text.getvalue()
+        assert "goes on without the GPU" in console.text.getvalue()
+
+    def test_a_gpu_that_a_person_insists_on_is_not_given_up(
+        self, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def cannot_build(build: LlamaBuild, **_: object) -> Path:
+            raise SetUpError("llama.cpp could not be built.")
+
+        monkeypatch.setattr(llama_wheel, "build_wheel", cannot_build)
+        monkeypatch.setattr(llama_wheel, "choose_builds", lambda version: [LlamaBuild("0.3.36", ("-DGGML_CUDA=ON",))])
+
+        with pytest.raises(SetUpError, match="could not be built"):
+            SetUp(ScriptedConsole(checkout, []), checkout).install_llama()
+
     def test_when_every_build_dies_the_person_is_told(self, checkout: Path) -> None:
         console = ScriptedConsole(checkout, [-signal.SIGILL] * 3)
 
