@@ -66,8 +66,9 @@ class CodeSegment(Segment):
     def lay(self, style: TextStyle, width: float) -> None:
         run = TextRun(self.part.text, base=self.part.base, x=self.indent + CODE_PAD, y=self._top)
         run.lay(
-            width=max(width - self.indent - 2 * CODE_PAD, 40.0), font=style.code_font, formats=self._formats(style)
-        )
+            width=max(width - self.indent - 2 * CODE_PAD, 40.0), font=style.code_font,
+            formats=self._formats(style), hanging=True,
+        )  # fmt: skip
         self.runs = [run]
         self.column = width
         self.height = self._top + run.height + self._bottom

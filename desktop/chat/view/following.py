@@ -31,7 +31,6 @@ class FollowingScrollArea(QAbstractScrollArea):
         self._follow = True
         self._anchor: Anchor | None = None
         self._placing = False
-        self._last_value = 0
         self._newest = NewestButton(theme, self.viewport())
         self._newest.clicked.connect(self.follow_newest)
         self._ahead_timer = self._timer(self._look_ahead)
@@ -115,14 +114,11 @@ class FollowingScrollArea(QAbstractScrollArea):
     def _scrolled(self, value: int) -> None:
         if self._placing:
             return
-        upward = value < self._last_value
-        self._last_value = value
-        self._follow = not upward and value >= self.verticalScrollBar().maximum()
+        self._follow = value >= self.verticalScrollBar().maximum()
         self._anchor = self._layout.anchor_at(self._top())
         self._settle()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
-        self._last_value = self.verticalScrollBar().value() + dy if not self._placing else self._last_value
         self.viewport().update()
 
     def _look_ahead(self) -> None:

@@ -14,6 +14,7 @@ from desktop.chat.view.style import format_range, pitch_of
 
 _WRAP = QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere
 _TAB_COLUMNS = 4
+_HANG_COLUMNS = 2
 
 
 class TextRun:
@@ -35,9 +36,12 @@ class TextRun:
 
     def lay(
         self, *, width: float, font: QFont, formats: Sequence[QTextLayout.FormatRange] = (), rtl: bool = False,
-        align: float = 0.0,
+        align: float = 0.0, hanging: bool = False,
     ) -> None:  # fmt: skip
-        """Breaks the text in lines. `align` is 0 for left, 0.5 for the middle, 1 for right."""
+        """Breaks the text in lines. `align` is 0 for left, 0.5 for the middle, 1 for right.
+
+        With `hanging`, what does not fit in a line goes on below it where the line's own indentation ends.
+        """
         self.rtl = rtl
         layout = QTextLayout(displayable(self.text), font)
         option = QTextOption()
@@ -50,21 +54,39 @@ class TextRun:
         layout.setCacheEnabled(True)
         self._pitch = pitch_of(font)
         self._layout = layout
-        self._break_lines(layout, width, font, 1.0 if rtl else align)
+        self._break_lines(layout, width, font, 1.0 if rtl else align, self._hangs(font, width) if hanging else {})
 
-    def _break_lines(self, layout: QTextLayout, width: float, font: QFont, align: float) -> None:
+    def _hangs(self, font: QFont, width: float) -> dict[int, float]:
+        """Returns where the rest of each indented line stands, by the line's first position."""
+        hangs: dict[int, float] = {}
+        at = 0
+        column = QFontMetricsF(font).horizontalAdvance(" ")
+        for line in self.text.split("\n"):
+            tabbed = line.expandtabs(_TAB_COLUMNS)
+            indent = (len(tabbed) - len(tabbed.lstrip(" ")) + _HANG_COLUMNS) * column
+            hangs[at] = min(indent, width / 2)
+            at += utf16_length(line) + 1
+        return hangs
+
+    def _break_lines(
+        self, layout: QTextLayout, width: float, font: QFont, align: float, hangs: dict[int, float]
+    ) -> None:
         metrics = QFontMetricsF(font)
         baseline = (self._pitch + metrics.ascent() - metrics.descent()) / 2
         self._tops = []
         self.width = 0.0
         layout.beginLayout()
-        top = 0.0
+        top = hang = 0.0
         while (line := layout.createLine()).isValid():
-            line.setLineWidth(width)
+            goes_on = line.textStart() not in hangs
+            left = hang if goes_on else 0.0
+            hang = hang if goes_on else hangs[line.textStart()]
+            line.setLineWidth(width - left)
             natural = line.naturalTextWidth()
-            line.setPosition(QPointF(max(0.0, width - natural) * align, round(top + baseline - line.ascent())))
+            x = left + max(0.0, width - natural) * align
+            line.setPosition(QPointF(x, round(top + baseline - line.ascent())))
             self._tops.append(top)
-            self.width = max(self.width, natural)
+            self.width = max(self.width, left + natural)
             top += self._pitch
         layout.endLayout()
         self.height = max(top, self._pitch)

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 import pytest
 from pytestqt.qtbot import QtBot
 
+from desktop.chat.view.blocks import Block, BlockKind
+from desktop.chat.view.code_segment import code_segments
 from desktop.chat.view.highlight import Highlighter
 from desktop.chat.view.incremental import IncrementalParser
 from desktop.chat.view.layout import ConversationLayout
+from desktop.chat.view.markdown import inline
 from desktop.chat.view.message_model import ChatItem
 from desktop.chat.view.style import TextStyle
 from desktop.chat.view.table_segment import shared_widths
@@ -135,6 +138,25 @@ def test_code_that_grows_keeps_the_parts_that_are_full(layout: ConversationLayou
 
     assert layout.items[0].segments[:2] == before[:2]
     assert all(segment.laid for segment in layout.items[0].segments[:2])
+
+
+def test_growing_code_makes_new_parts_only_at_its_end() -> None:
+    code = "line\n" * 1000
+    old = code_segments(Block(BlockKind.CODE, code, 0, len(code), closed=False), 0, [])
+
+    new = code_segments(Block(BlockKind.CODE, code + "more", 0, len(code) + 4, closed=False), 0, old)
+
+    assert [one is other for one, other in zip(new, old, strict=True)] == [True] * (len(old) - 1) + [False]
+
+
+def test_styles_stand_where_qt_counts_them(layout: ConversationLayout) -> None:
+    text, spans = inline("😀😀 **bold** and 😀 `code`")
+
+    ranges = layout.style.ranges(text, spans)
+
+    units = text.encode("utf-16-le")
+    styled = [units[2 * each.start : 2 * (each.start + each.length)].decode("utf-16-le") for each in ranges]
+    assert styled == ["bold", "code"]
 
 
 def test_a_huge_message_is_read_in_turns(layout: ConversationLayout) -> None:
