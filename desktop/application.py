@@ -137,6 +137,8 @@ class Application(QObject):
         older.remember()
         self.window = self._made_window()
         older.hand_over(self.window)
+        if self.parts.items.rowCount():  # what is said of each answer is worded when the chat is read
+            self.parts.session.open(self.parts.session.chat_id)
 
     # --- ending ----------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
+from PySide6.QtCore import QEvent, Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from desktop.actions import make_actions
@@ -161,6 +161,7 @@ class MainWindow(QWidget):
         self.view.continue_requested.connect(self._continue)
         self.view.edit_requested.connect(self.composing.edit)
         self.view.version_requested.connect(session.choose_version)
+        self.view.link_activated.connect(self._open_link)
 
     def _connect_parts(self) -> None:
         """Bound methods only: Qt forgets them when the window is gone, which it does not do for functions."""
@@ -267,6 +268,10 @@ class MainWindow(QWidget):
     def open_model(self, path: str) -> None:
         """Loads a model file that was dropped, chosen or named at the start."""
         self._parts.models.load(path)
+
+    def _open_link(self, address: str) -> None:
+        """A person clicked a link: their browser opens it, this application never does."""
+        QDesktopServices.openUrl(QUrl(address))
 
     def _help(self, code: str) -> None:
         """The button of a notice."""

@@ -76,7 +76,8 @@ class Models(QObject):
         self._info: ModelInfo | None = None
         self._wanted = live.app.model
         self._status = ModelStatus()
-        self._searches, self._waiting = 0, False
+        self._searches = 0
+        self._remember = False  # whether the model being loaded was chosen, and is the one for the next start
         self._connect()
 
     def _connect(self) -> None:
@@ -135,7 +136,7 @@ class Models(QObject):
 
     def load(self, wanted: str = "") -> None:
         """Loads a path, a name of the library or "starter"; the model in use where nothing is named."""
-        self._find(wanted or self.path or self._wanted, self._load)
+        self._find(wanted or self.path or self._wanted, self._load_chosen if wanted else self._load)
 
     def reload(self) -> None:
         """Loads the model anew, as the settings are now."""
@@ -184,6 +185,10 @@ class Models(QObject):
         else:
             self._load(info)
 
+    def _load_chosen(self, info: ModelInfo) -> None:
+        self._remember = True
+        self._load(info)
+
     def _load(self, info: ModelInfo) -> None:
         self._show(Standing.LOADING)
         self._client.load(info.path, self._live.load)
@@ -195,8 +200,9 @@ class Models(QObject):
         self._show(Standing.READY)
         self.ready.emit(engine)
         self._announce_reload()
-        if self._info is not None and self._live.app.model != STARTER:
-            self._live.set_values(AppSettings, model=str(self._info.path))
+        if self._info is not None and self._remember:
+            self._remember = False
+            self._live.set_values(AppSettings, model=_lasting_name(self._info))
 
     def _take_failure(self, error: ErrorInfo) -> None:
         self._show(Standing.FAILED)
@@ -235,6 +241,11 @@ class Models(QObject):
 
     def _announce_reload(self) -> None:
         QTimer.singleShot(0, lambda: self.reload_changed.emit(self.needs_reload))
+
+
+def _lasting_name(info: ModelInfo) -> str:
+    """Returns what finds the model again at the next start, also after an update moved the starter model."""
+    return STARTER if info.source == STARTER else str(info.path)
 
 
 def _in_background(work: Callable[[], object]) -> None:

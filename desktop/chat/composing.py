@@ -41,6 +41,24 @@ class EditBar(QFrame):
         self.hide()
 
 
+class RetryBar(QFrame):
+    """Says that the last question has no answer, and asks it again."""
+
+    pressed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        words = Words(_("Your last message has no answer."), tone="quiet")
+        words.setFont(current_theme().quiet_font)
+        again = Button(_("Ask again"), kind="link")
+        again.clicked.connect(self.pressed)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(Space.LARGE, 0, Space.SMALL, 0)
+        row.addWidget(words, 1)
+        row.addWidget(again)
+        self.hide()
+
+
 class ComposingArea(QWidget):
     """Sends, edits, stops; keeps the draft of every chat; counts what the next prompt will take."""
 
@@ -51,7 +69,8 @@ class ComposingArea(QWidget):
     ) -> None:
         super().__init__(parent)
         self._session, self._client, self._items = session, client, items
-        self.composer, self.meter, self.edit_bar = Composer(), ContextMeter(), EditBar()
+        self.composer, self.meter = Composer(), ContextMeter()
+        self.edit_bar, self.retry_bar = EditBar(), RetryBar()
         self._editing, self._before_editing = "", Draft()
         self._drafts: dict[str, Draft] = {}
         self._chat_id = session.chat_id
@@ -66,6 +85,7 @@ class ComposingArea(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(Space.TINY)
+        column.addWidget(self.retry_bar)
         column.addWidget(self.edit_bar)
         column.addWidget(self.composer)
         column.addWidget(self.meter, 0, Qt.AlignmentFlag.AlignTop)
@@ -77,6 +97,7 @@ class ComposingArea(QWidget):
         self.composer.blocked.connect(self._say_blocked)
         self.composer.changed.connect(self._note_draft)
         self.edit_bar.cancelled.connect(self.cancel_edit)
+        self.retry_bar.pressed.connect(self._ask_again)
         self._session.busy_changed.connect(self._follow_busy)
         self._session.chat_changed.connect(self._leave_chat)
         self._session.draft_changed.connect(self._show_draft)
@@ -108,7 +129,17 @@ class ComposingArea(QWidget):
 
     def _follow_busy(self, busy: bool) -> None:
         self.composer.set_running(busy)
+        self._offer_retry()
         self._count_soon()
+
+    def _offer_retry(self) -> None:
+        self.retry_bar.setVisible(self._session.unanswered is not None and not self._editing)
+
+    def _ask_again(self) -> None:
+        question = self._session.unanswered
+        if question is not None:
+            self.about_to_send.emit()
+            self._session.regenerate(question)
 
     # --- editing ---------------------------------------------------------------------------------------------------
 
@@ -131,6 +162,7 @@ class ComposingArea(QWidget):
             self._before_editing = self.composer.draft
         self._editing = item_id
         self.edit_bar.show()
+        self.retry_bar.hide()
         self.composer.set_draft(Draft.of(self._items.item(self._items.row_of(item_id)).text))
         self.composer.edit.setFocus()
 
@@ -144,6 +176,7 @@ class ComposingArea(QWidget):
     def _end_edit(self) -> None:
         self._editing, self._before_editing = "", Draft()
         self.edit_bar.hide()
+        self._offer_retry()
 
     # --- drafts ----------------------------------------------------------------------------------------------------
 
@@ -162,6 +195,7 @@ class ComposingArea(QWidget):
         known = self._drafts.get(self._chat_id)
         self.composer.set_draft(known if known is not None and known.message == stored.strip() else Draft.of(stored))
         self.composer.edit.setFocus()
+        self._offer_retry()
 
     # --- counting --------------------------------------------------------------------------------------------------
 

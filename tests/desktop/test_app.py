@@ -178,24 +178,27 @@ def test_language_change_rebuilds_the_widgets_and_keeps_what_is_written(quern_ho
     from runtime.params import AppSettings
     from desktop.chat.composer import Draft
     def step(opening, parts):
-        application = opening.application
+        parts.session.send("Hello")
+        soon = lambda *_what: QTimer.singleShot(100, lambda: change(opening.application, parts))
+        parts.client.finished.connect(soon)
+    def change(application, parts):
         application.window.composing.composer.set_draft(Draft("half a thought"))
         application.window.show_panel(True)
         older = application.window
         parts.live.set_values(AppSettings, language="zh_CN")
-        QTimer.singleShot(300, lambda: report(application, older))
+        QTimer.singleShot(500, lambda: report(application, older))
     def report(application, older):
         window = application.window
         say(new=window is not older, draft=window.composing.composer.draft.message, shown=window.isVisible(),
             panel=window.panel.isVisible(), words=window.sidebar.new_button.text(),
-            state=window.header.status.standing.value)
+            state=window.header.status.standing.value, rows=opening.application.parts.items.rowCount())
         opening.shell.close()
     """
     code, said, _err = finished(start(quern_home, step))
     assert code == 0
     assert said[0]["words"] != "New chat"
     del said[0]["words"]
-    assert said[0] == {"new": True, "draft": "half a thought", "shown": True, "panel": True, "state": "ready"}
+    assert said[0] == {"new": True, "draft": "half a thought", "shown": True, "panel": True, "state": "ready", "rows": 2}
 
 
 def test_second_start_raises_the_first_window_and_opens_the_file_there(quern_home: Path) -> None:

@@ -150,6 +150,27 @@ def test_last_message_is_edited_as_a_new_version(open_window: Open, qtbot: QtBot
     assert not window.composing.editing
 
 
+def test_question_stopped_before_its_answer_can_be_asked_again(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(delay=0.3), qtbot)
+    write(window, qtbot, "Hello")
+    window._parts.session.stop()
+    qtbot.waitUntil(lambda: window.composing.retry_bar.isVisible())
+    assert texts(window) == ["Hello"]
+    window.composing.retry_bar.pressed.emit()
+    answered(window, qtbot)
+    assert len(texts(window)) == 2
+    assert not window.composing.retry_bar.isVisible()
+
+
+def test_chosen_model_is_the_one_for_the_next_start(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    assert window._parts.live.app.model == "starter"
+    window.open_model(str(LARGE.path))
+    qtbot.waitUntil(lambda: window._parts.live.app.model == str(LARGE.path))
+    window.open_model("starter")
+    qtbot.waitUntil(lambda: window._parts.live.app.model == "starter")
+
+
 def test_cancelled_edit_gives_the_draft_back(open_window: Open, qtbot: QtBot) -> None:
     window = ready(open_window(), qtbot)
     write(window, qtbot, "one")
