@@ -50,6 +50,7 @@ def test_a_closed_window_keeps_the_partial_answer_and_leaves_no_process(window: 
     assert time.monotonic() - started < 4
     assert psutil.wait_procs(family, timeout=3)[1] == []
     again = DrivenWindow(Path(os.environ["QUERN_HOME"]))
+    again.ready()
     again.do("open", chat=before["chat"])
     state = again.until(lambda state: len(state["texts"]) == 2)
     assert state["texts"][1].startswith(before["texts"][1])

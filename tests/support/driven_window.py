@@ -105,22 +105,27 @@ class _Driver:
             self._obey(json.loads(line))
 
     def _obey(self, command: dict[str, Any]) -> None:
-        session = self._opening.application.parts.session
-        actions: dict[str, Callable[[], object]] = {
-            "look": lambda: None,
-            "send": lambda: session.send(command["text"]),
-            "stop": session.stop,
-            "open": lambda: session.open(command["chat"]),
-            "regenerate": lambda: session.regenerate(command["id"]),
-            "close": lambda: None,
-        }
-        actions[command["do"]]()
+        if self._opening.application is not None:
+            self._act(command, self._opening.application.parts.session)
         sys.stdout.write(json.dumps(self._state()) + "\n")
         sys.stdout.flush()
         if command["do"] == "close":
             self._opening.shell.close()
 
+    def _act(self, command: dict[str, Any], session: Any) -> None:
+        match command["do"]:
+            case "send":
+                session.send(command["text"])
+            case "stop":
+                session.stop()
+            case "open":
+                session.open(command["chat"])
+            case "regenerate":
+                session.regenerate(command["id"])
+
     def _state(self) -> dict[str, Any]:
+        if self._opening.application is None:
+            return {"engine": "not yet", "texts": [], "states": []}
         parts = self._opening.application.parts
         items = parts.items.items()
         return {
