@@ -22,8 +22,9 @@ def dress(application: QApplication, theme: Theme) -> None:
         application.setStyle("Fusion")
     if application.font() != fonts.body():
         application.setFont(fonts.body())
-    application.setPalette(palette(theme))
-    if application.styleSheet() != (sheet := stylesheet(theme)):  # setting it looks at every widget again
+    if application.styleSheet() != (sheet := stylesheet(theme)):
+        application.setStyleSheet("")  # four times as quick as going from one sheet to the next
+        application.setPalette(palette(theme))
         application.setStyleSheet(sheet)
 
 

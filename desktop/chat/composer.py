@@ -17,7 +17,7 @@ from desktop.human import data_size, whole_number
 from desktop.theme import Space, current_theme
 from runtime.text import _, ngettext
 
-LONG_PASTE = 20_000
+LONG_PASTE = 8_000
 """Characters from which a paste becomes a chip: laying out one long line costs a second, and nobody reads it there."""
 _MAX_LINES = 10
 

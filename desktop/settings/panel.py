@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from desktop import fonts
@@ -37,6 +39,10 @@ class SettingsPanel(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._live = live
         self._settings = [declared for group in GROUPS for declared in fields_of(group)]
+        self._openings: deque[Callable[[], None]] = deque()
+        self._findings: deque[Callable[[], None]] = deque()
+        self._next_step = QTimer(self, interval=0)
+        self._next_step.timeout.connect(self._take_step)
         self.sections = self._make_sections()
         self.search = SearchField(_("Search settings"))
         self.search.textChanged.connect(self._find)
@@ -44,6 +50,22 @@ class SettingsPanel(QWidget):
         self._nothing.hide()
         self._reload_bar = self._make_reload_bar()
         self._lay_out()
+        first = [section for section in self.sections if _ORDER.get(section.title, False)]
+        self._openings.extend(partial(section.set_open, True) for section in first)
+        self._next_step.start()
+
+    def _take_step(self) -> None:
+        """Builds one section at a time, so that the window never waits for all of them."""
+        steps = self._openings or self._findings
+        if steps:
+            steps.popleft()()
+        else:
+            self._next_step.stop()
+
+    @property
+    def settled(self) -> bool:
+        """True when everything that shall show does."""
+        return not self._openings and not self._findings
 
     def _make_sections(self) -> list[Section]:
         found = sections_of(self._settings)
@@ -52,7 +74,7 @@ class SettingsPanel(QWidget):
             Section(
                 title, found[title], self._live,
                 first_row=self._composite if title == _COMPOSITE_SECTION else None,
-                is_open=_ORDER.get(title, False), parent=self,
+                parent=self,
             )
             for title in order
         ]  # fmt: skip
@@ -128,8 +150,8 @@ class SettingsPanel(QWidget):
 
     def _find(self, words: str) -> None:
         names = matching(self._settings, words)
-        for section in self.sections:
-            section.set_filter(names)
+        self._findings = deque(partial(section.set_filter, names) for section in self.sections)
+        self._next_step.start()
         self._nothing.setVisible(names is not None and not names)
 
 

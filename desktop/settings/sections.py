@@ -43,14 +43,13 @@ class Section(QWidget):
         live: LiveSettings,
         *,
         first_row: Callable[[], QWidget] | None = None,
-        is_open: bool = False,
         parent: QWidget,
     ) -> None:
         """`parent` has to be given: a widget that is shown before it has one becomes a window."""
         super().__init__(parent)
         self.title, self._settings, self._live = title, tuple(settings), live
         self._first_row = first_row
-        self._wanted_open, self._show_all = is_open, False
+        self._wanted_open, self._show_all = False, False
         self._filter: frozenset[str] | None = None
         self.rows: dict[str, SettingRow] = {}
         self._lead: QWidget | None = None

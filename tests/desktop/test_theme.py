@@ -124,4 +124,6 @@ def test_fonts_keep_their_size_under_the_stylesheet(qapp: QApplication, qtbot: Q
     qtbot.addWidget(words)
     words.show()
     words.set_tone("bad")
+    dress(qapp, DARK)
     assert words.font().pixelSize() == LIGHT.title_font.pixelSize() > LIGHT.body_font.pixelSize()
+    dress(qapp, LIGHT)

@@ -35,11 +35,18 @@ def panel(live: LiveSettings, qtbot: QtBot) -> SettingsPanel:
     qtbot.addWidget(made)
     made.resize(328, 900)
     made.show()
+    qtbot.waitUntil(lambda: made.settled)
     return made
 
 
+def search(panel: SettingsPanel, words: str) -> None:
+    panel.search.setText(words)
+    while not panel.settled:
+        QApplication.processEvents()
+
+
 def row_of(panel: SettingsPanel, name: str) -> SettingRow:
-    panel.search.setText(name)
+    search(panel, name)
     return next(section.rows[name] for section in panel.sections if name in section.rows)
 
 
@@ -94,19 +101,20 @@ def test_changed_advanced_setting_is_not_hidden(live: LiveSettings, qtbot: QtBot
     panel = SettingsPanel(live)
     qtbot.addWidget(panel)
     panel.show()
+    qtbot.waitUntil(lambda: panel.settled)
     assert panel.section("Answer").rows["seed"].isVisible()
 
 
 def test_search_opens_what_it_finds_and_folds_it_again(panel: SettingsPanel) -> None:
-    panel.search.setText("mirostat aims at")
+    search(panel, "mirostat aims at")
     visible = [row.declared.name for section in panel.sections for row in section.rows.values() if row.isVisible()]
     assert visible == ["mirostat_tau"]
-    panel.search.clear()
+    search(panel, "")
     assert not panel.section("Expert sampling").is_open
 
 
 def test_search_without_a_find_says_so(panel: SettingsPanel) -> None:
-    panel.search.setText("zebra")
+    search(panel, "zebra")
     assert panel._nothing.isVisible()
     assert not any(section.isVisible() for section in panel.sections)
 
