@@ -24,14 +24,12 @@ from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
 from desktop.chat.view.blocks import displayable
 from desktop.chat.view.following import PAD, FollowingScrollArea
-from desktop.chat.view.layout import Anchor
 from desktop.chat.view.message_model import MessageListModel
 from desktop.chat.view.painter import Shown, paint_items
 from desktop.chat.view.pointer import Granularity, Pointer
 from desktop.chat.view.selection import END, Position, Selection, source_of
 from desktop.chat.view.targets import (
     Target,
-    action_names,
     action_targets,
     action_text,
     code_targets,
@@ -92,12 +90,6 @@ class ConversationView(FollowingScrollArea):
         self.setAccessibleName(_("Conversation"))
         self._newest.retranslate()
         self.set_theme(self._layout.style.theme)
-
-    def scroll_to(self, item_id: str) -> None:
-        """Shows a message from its beginning. Raises KeyError where the id is unknown."""
-        self._follow = False
-        self._anchor = Anchor(self._model.row_of(item_id), item_id, -1, 0.0, 0.0)
-        self._settle()
 
     def selected_text(self) -> str:
         """Returns the source text of the selection, empty where there is none."""
@@ -326,12 +318,11 @@ class ConversationView(FollowingScrollArea):
         row = self._model.row_of(item_id)
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        names = action_names(self._layout.items[row].item)
         for target in action_targets(self._layout, row) + notice_targets(self._layout, row):
             entry = menu.addAction(target.text)
             entry.setEnabled(target.enabled)
             entry.triggered.connect(lambda _checked=False, target=target: self._trigger(target))
-        if not names and menu.isEmpty():
+        if menu.isEmpty():
             menu.addAction(action_text("copy")).setEnabled(False)
         return menu
 

@@ -2,7 +2,7 @@
 
 A boundary is the start of a top-level block, of an item in a top-level list, or a cut in a very long paragraph, once
 the line it stands in is complete: what comes later cannot change the blocks before it. Code in an open fence grows
-line by line without being parsed at all. Any chunking of a text gives the same blocks.
+line by line without being parsed at all. Any chunking of a text gives the same blocks (but see `_set_apart`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from desktop.chat.view.blocks import Block
+from desktop.chat.view.blocks import Block, BlockKind
 from desktop.chat.view.markdown import BlockBuilder, ListContext, is_blank, is_closing, tokens_of
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _WHOLE_LINE_END = re.compile(r"\r\n|\n|\r(?=[^\n])")  # a \r at the very end may still become \r\n
 _SURELY_WORDS = 200  # no rule or underline is that long and still read as words
+_LONGEST_TAIL = 32_000  # characters that are parsed again with each piece, before the beginning is set apart
 PARAGRAPH_PART = 4000  # characters after which the beginning of a paragraph is set apart
 
 
@@ -50,11 +51,29 @@ class IncrementalParser:
         """Reads more text. Returns the number of leading blocks that it left as they were for good."""
         unchanged = self.stable
         self._tail += text
-        if self._fence is None:
-            self._parse()
-        else:
+        if self._fence is not None:
             self._grow_fence(self._fence)
+        elif len(self._tail) > _LONGEST_TAIL and self.blocks and self.blocks[-1].frames:
+            self._set_apart()
+        else:
+            self._parse()
         return unchanged
+
+    def _set_apart(self) -> None:
+        """Takes the whole lines of a very long quote or list item as final, so that the rest stays quick to read.
+
+        This is the one boundary that later text could have moved; it splits a paragraph nobody would write.
+        """
+        inside = self.blocks[-1].kind is BlockKind.PARAGRAPH
+        at = self._tail.rfind("\n") + 1 if inside else 0
+        rest = self._tail[at:]
+        self._tail = self._tail[:at] or rest
+        self._parse()
+        if at and self._fence is None:
+            self.stable = len(self.blocks)
+            self._commit(len(self._tail), context=ListContext(), blank=False)
+        if at:
+            self.feed(rest)
 
     def _parse(self) -> None:
         self.parsed += len(self._tail)
@@ -135,13 +154,6 @@ class IncrementalParser:
     def _put_code(self, fence: _OpenFence, text: str, end: int, *, closed: bool) -> None:
         text = text.replace("\0", "\ufffd")
         self.blocks[self.stable :] = [replace(fence.block, text=text, end=end, closed=closed)]
-
-
-def parse(text: str) -> list[Block]:
-    """Returns the blocks of a whole text."""
-    parser = IncrementalParser()
-    parser.feed(text)
-    return parser.blocks
 
 
 def _dedented(line: str, indent: int) -> str:

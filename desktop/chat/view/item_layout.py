@@ -21,7 +21,7 @@ TOP_PAD = float(Space.SMALL)
 FOOTER = 32.0
 AFTER = float(Space.TINY)
 NAME_GAP = float(Space.TINY)
-_READ_AT_ONCE = 24_000  # characters; more of one message is read in the next turns of the event loop
+_READ_AT_ONCE = 12_000  # characters; more of one message is read in the next turns of the event loop
 
 
 class PlainReader:

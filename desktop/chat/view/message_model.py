@@ -25,9 +25,6 @@ class ItemState(enum.StrEnum):
     FAILED = "failed"
 
 
-CUT = frozenset({ItemState.STOPPED, ItemState.CUT_LENGTH, ItemState.CUT_CONTEXT})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatItem:
     """One message as it is shown. `usage` holds short texts ("42 tok/s", "0.3 s"); `version` counts from 1."""

@@ -51,11 +51,6 @@ class Segment:
         """Pixels that quotes and lists take at the left."""
         return sum(INDENT if frame.kind is FrameKind.ITEM else QUOTE_INDENT for frame in self.block.frames)
 
-    @property
-    def length(self) -> int:
-        """UTF-16 units from the first to the last position of its runs."""
-        return self.runs[-1].base + self.runs[-1].length - self.base if self.runs else 0
-
     def same_as(self, other: Segment) -> bool:
         """True where `other` would look the same, so that its layout can be kept."""
         mine = replace(self.block, start=0, end=0, follows_blank=False)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from desktop.chat.view.blocks import Block
-from desktop.chat.view.incremental import IncrementalParser, parse
+from desktop.chat.view.incremental import IncrementalParser
+from markdown_blocks import parse
 
 LINES = [
     "", "", "a", "b *c* `d`", "- x", "- ", "* y", "  z", "    indented", "1. one", "2. two", "7) seven", " - off",
@@ -59,3 +60,16 @@ def test_blocks_cover_their_source_in_order(text: str) -> None:
     for before, after in pairwise(blocks):
         assert before.start < before.end <= len(text)
         assert before.start < after.start or before.frames or after.frames
+
+
+def test_a_quote_without_end_is_read_in_parts_and_loses_nothing() -> None:
+    parser = IncrementalParser()
+    most = 0
+    for _ in range(3000):
+        before = parser.parsed
+        parser.feed("> words of a quote that goes on and on\n")
+        most = max(most, parser.parsed - before)
+
+    assert most < 70_000
+    assert sum(block.text.count("words of a quote") for block in parser.blocks) == 3000
+    assert all(block.frames for block in parser.blocks)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from desktop.chat.view.blocks import Align, Block, BlockKind, FrameKind, Style
-from desktop.chat.view.incremental import parse
 from desktop.chat.view.markdown import inline
+from markdown_blocks import parse
 
 
 def only(text: str) -> Block:

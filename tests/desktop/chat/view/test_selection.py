@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from desktop.chat.view.incremental import parse
 from desktop.chat.view.message_model import ChatItem
 from desktop.chat.view.selection import END, Position, Selection, source_of
+from markdown_blocks import parse
 from runtime.messages import Role
 
 TEXT = "# Head\n\nA **bold** word.\n\n```py\nx = 1\ny = 2\n```\n\n- one\n- two\n"
