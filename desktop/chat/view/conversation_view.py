@@ -19,6 +19,7 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QWheelEvent,
 )  # fmt: skip
 from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
@@ -33,6 +34,7 @@ from desktop.chat.view.targets import (
     action_targets,
     action_text,
     code_targets,
+    copied_text,
     notice_targets,
 )  # fmt: skip
 from desktop.theme import Theme, current_theme
@@ -207,9 +209,9 @@ class ConversationView(FollowingScrollArea):
             if outside and not self._drag_timer.isActive():
                 self._drag_timer.start(30)
             self._release()
+            self.viewport().update()
         else:
             self._hover(event.position())
-        self.viewport().update()
 
     def _release(self) -> None:
         """Stops following: the reader holds on to a place."""
@@ -228,12 +230,19 @@ class ConversationView(FollowingScrollArea):
 
     def _hover(self, point: QPointF) -> None:
         at = self._point(point)
+        before = self._hovered, self._hover_row
         self._hovered = self.target_at(point)
         inside = 0 <= at.y() < self._layout.height
         self._hover_row = self._layout.row_at(at.y()) if inside else -1
+        if before != (self._hovered, self._hover_row):
+            self.viewport().update()
         hand = (self._hovered is not None and self._hovered.enabled) or self._pointer.link_at(at)
         shape = Qt.CursorShape.IBeamCursor if self._pointer.over_text(at) else Qt.CursorShape.ArrowCursor
         self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if hand else shape)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        super().wheelEvent(event)
+        self._hover(event.position())  # other text is under the mouse now
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() is not Qt.MouseButton.LeftButton:
@@ -285,7 +294,7 @@ class ConversationView(FollowingScrollArea):
         if not target.enabled:
             return
         if target.name == "copy":
-            self._copied(target, self._layout.items[target.row].item.text)
+            self._copied(target, copied_text(self._layout.items[target.row].item))
         elif target.name == "code":
             self._copied(target, self._layout.items[target.row].blocks[target.block].text)
         elif target.name == "details":

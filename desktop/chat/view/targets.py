@@ -44,12 +44,19 @@ class Target:
 
 def action_names(item: ChatItem) -> list[str]:
     """Returns what can be done with a message now."""
-    names = ["copy"] if item.text else []
+    names = ["copy"] if copied_text(item) else []
     if item.role is Role.USER:
         names.append("edit")
     if item.role is Role.ASSISTANT and item.state is not ItemState.STREAMING:
         names.append("again")
     return names
+
+
+def copied_text(item: ChatItem) -> str:
+    """Returns what copying a message gives: its source, and what went wrong where something did."""
+    error = item.error
+    parts = [item.text] + ([error.title, error.message, error.hint, error.details] if error else [])
+    return "\n".join(part for part in parts if part)
 
 
 def action_text(name: str) -> str:

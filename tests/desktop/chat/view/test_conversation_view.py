@@ -363,6 +363,8 @@ def test_a_failure_says_what_and_why_and_folds_its_details(view: ConversationVie
     click(view, "details", 1)
 
     assert told == ["a"]
+    click(view, "copy", 1)
+    assert QGuiApplication.clipboard().text() == "Kept text\nThe engine stopped.\nSignal <4>.\nTry F16.\nline 1\nline 2"
     assert "line 1" not in item.notice.text()
     assert item.blocks[0].text == "Kept text"
 
@@ -422,6 +424,16 @@ def test_the_menu_does_what_it_says(view: ConversationView, model: MessageListMo
     menu.close()
 
     assert told == [("again", "a"), ("continue", "a")]
+
+
+def test_an_answer_without_a_word_offers_nothing_yet(view: ConversationView, model: MessageListModel) -> None:
+    model.set_items([answer("a", state=ItemState.STREAMING)])
+
+    menu = view.message_menu("a")
+    offered = [(entry.text(), entry.isEnabled()) for entry in menu.actions()]
+    menu.close()
+
+    assert offered == [("Copy", False)]
 
 
 def test_home_and_end(long_chat: ConversationView) -> None:
