@@ -418,6 +418,14 @@ class AppSettings(SettingsGroup, frozen=True):
             section=N_("Start"), applies=Applies.NOW,
         ),
     ] = True
+    model_folders: Annotated[
+        tuple[str, ...],
+        Setting(
+            title=N_("Folders with models"),
+            help=N_("Models are looked for here too, besides Quern's own folder and those of other programs."),
+            section=N_("Models"), applies=Applies.NOW,
+        ),
+    ] = ()
 
     @classmethod
     def title(cls) -> str:
