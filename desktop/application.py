@@ -13,6 +13,7 @@ from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
 from desktop.failures import Failures, start_logging
+from desktop.garbage import MainThreadGarbage
 from desktop.look import dress
 from desktop.main_window import MainWindow, Parts
 from desktop.models import Models
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from runtime.library import ModelInfo
 
 _log = logging.getLogger(__name__)
+_SETTLE_MS = 3_000  # by then the model is being loaded and nobody has begun to type
 _END_MS = 2_600  # whatever still runs then is ended the hard way
 
 
@@ -55,6 +57,7 @@ class Application(QObject):
         super().__init__(opening.qt)
         self._opening, self._qt, self._shell = opening, opening.qt, opening.shell
         self._ending = False
+        self._garbage = MainThreadGarbage(self)
         self.failures = Failures(self)
         self.failures.install()
         start_logging(opening.places.logs)
@@ -63,6 +66,7 @@ class Application(QObject):
         self._dress()
         self.window = self._made_window()
         self._connect()
+        QTimer.singleShot(_SETTLE_MS, self._garbage.settle)
 
     # --- building --------------------------------------------------------------------------------------------------
 
@@ -167,3 +171,4 @@ class Application(QObject):
         if self._signals is not None:
             self._signals.close()
         self.failures.uninstall()
+        self._garbage.close()

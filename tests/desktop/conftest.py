@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
@@ -9,9 +10,14 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_widgets_left() -> None:
-    """Deletes what the test before has let go of: Qt itself waits for an event loop, and widgets would pile up."""
+    """Deletes what the test before has let go of, in this thread.
+
+    Qt waits for an event loop to do it, and Python might do it in a thread that writes a file: it stays disabled.
+    """
+    gc.disable()
     if "PySide6.QtWidgets" in sys.modules:
         from PySide6.QtCore import QCoreApplication, QEvent
 
         if QCoreApplication.instance() is not None:
             QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+            gc.collect()
