@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
+from desktop import icons
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from runtime.library import ModelInfo
 
 _log = logging.getLogger(__name__)
+_ICON_SIDE = 64
 _SETTLE_MS = 3_000  # by then the model is being loaded and nobody has begun to type
 _END_MS = 2_600  # whatever still runs then is ended the hard way
 
@@ -87,7 +89,9 @@ class Application(QObject):
                      themes=opening.themes, state=opening.state)  # fmt: skip
 
     def _dress(self) -> None:
-        dress(self._qt, self.parts.themes.theme)
+        theme = self.parts.themes.theme
+        dress(self._qt, theme)
+        self._qt.setWindowIcon(icons.icon("quern", theme, colour=theme.accent, size=_ICON_SIDE))
 
     def _made_window(self) -> MainWindow:
         window = MainWindow(self.parts)
@@ -137,6 +141,7 @@ class Application(QObject):
     def _rebuild(self) -> None:
         """Builds the widgets again in another language, with everything that was open and written in them."""
         set_language(self.parts.live.app.language)
+        self._dress()
         older = self.window
         older.remember()
         self.window = self._made_window()

@@ -10,6 +10,8 @@ from functools import cache
 from PySide6.QtCore import QLocale
 from PySide6.QtGui import QFont, QFontDatabase, QFontInfo, QGuiApplication
 
+from runtime.text import language
+
 _BODY, _CHAT, _CODE, _QUIET, _TITLE = 13, 15, 13, 12, 20
 _USUAL_PIXELS = 15.0  # desktops set their font to 12-15 px; only a larger one is a wish for larger text
 # A bare X server names no font and fontconfig answers with DejaVu, which is wide; these are better where installed.
@@ -24,7 +26,7 @@ _REGIONS = {"ja": "JP", "ko": "KR"}  # every other reader is shown the simplifie
 
 def body() -> QFont:
     """Returns the font of controls."""
-    return QFont(_text_font(_BODY))
+    return QFont(_text_font(_BODY, language()))
 
 
 def strong() -> QFont:
@@ -36,17 +38,17 @@ def strong() -> QFont:
 
 def chat() -> QFont:
     """Returns the font of the conversation."""
-    return QFont(_text_font(_CHAT))
+    return QFont(_text_font(_CHAT, language()))
 
 
 def quiet() -> QFont:
     """Returns the font of help lines."""
-    return QFont(_text_font(_QUIET))
+    return QFont(_text_font(_QUIET, language()))
 
 
 def title() -> QFont:
     """Returns the font of headings."""
-    font = QFont(_text_font(_TITLE))
+    font = QFont(_text_font(_TITLE, language()))
     font.setWeight(QFont.Weight.DemiBold)
     return font
 
@@ -57,12 +59,15 @@ def code() -> QFont:
 
 
 @cache
-def _text_font(pixels: int) -> QFont:
+def _text_font(pixels: int, reader: str) -> QFont:
     system = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
     installed = frozenset(QFontDatabase.families())
     font = QFont(system)
-    font.setFamilies([_first_family(system, installed), *_cjk_families(installed)])
+    first, behind = _first_family(system, installed), _cjk_families(installed)
+    font.setFamilies([first, *(family for family in behind if family != first)])
     font.setPixelSize(round(pixels * _scale(system)))
+    if first in behind and not reader.startswith("zh"):
+        font.setFeature(QFont.Tag("pwid"), 1)  # such a font draws “ ” as wide as a Chinese character otherwise
     return font
 
 

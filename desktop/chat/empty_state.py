@@ -9,7 +9,7 @@ from desktop import icons
 from desktop.chat.header import ModelStatus, Standing
 from desktop.chat.plain_text import one_line
 from desktop.controls.buttons import Button, Words
-from desktop.theme import Size, Space, current_theme
+from desktop.theme import Space, current_theme
 from runtime.text import N_, _
 
 # Tried with a model of 135 million parameters, which answers these well.
@@ -18,7 +18,7 @@ EXAMPLES = (
     N_("Write a short poem about the sea."),
     N_("Explain in simple words why the sky is blue."),
 )
-_WIDTH = 520
+_WIDTH, _PICTURE = 520, 56
 
 
 class ExampleButton(Button):
@@ -146,5 +146,5 @@ class EmptyState(QScrollArea):
 
     def _tint(self) -> None:
         ratio = icons.screen_ratio()
-        picture = icons.pixmap("model", current_theme().accent, size=2 * Size.ICON, ratio=ratio)
+        picture = icons.pixmap("quern", current_theme().accent, size=_PICTURE, ratio=ratio)
         self._picture.setPixmap(picture)

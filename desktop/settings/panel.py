@@ -114,7 +114,7 @@ class SettingsPanel(QWidget):
         row.addWidget(title, 1)
         row.addWidget(close)
         column = QVBoxLayout()
-        column.setContentsMargins(Space.LARGE, Space.SMALL, Space.SMALL, Space.SMALL)
+        column.setContentsMargins(Space.LARGE, Space.SMALL, Space.SMALL, Space.MEDIUM)
         column.addLayout(row)
         searching = QHBoxLayout()
         searching.setContentsMargins(0, 0, Space.SMALL, 0)

@@ -30,7 +30,7 @@ _REACH: dict[str, float] = {
 }  # fmt: skip
 _TOO_FINE = 2000
 _FIELD_WIDTH = 72
-_BESIDE_WIDTH = 112
+_BESIDE_WIDTH = 140
 
 
 class Switch(QAbstractButton):
