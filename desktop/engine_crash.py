@@ -52,6 +52,8 @@ class EngineEnded(UserError):
 
 
 class EngineNotStarted(EngineEnded):
+    """The process never ran, or ended before it said `Hello`."""
+
     code = "engine_not_started"
     title = N_("The engine could not be started.")
     cause = N_("Its program is missing, incomplete or not allowed to run (exit status {status}).")
@@ -59,36 +61,48 @@ class EngineNotStarted(EngineEnded):
 
 
 class EngineIllegalInstruction(EngineEnded):
+    """The library was built for another processor."""
+
     code = "engine_illegal_instruction"
     cause = N_("It used an instruction that this processor does not have.")
     advice = N_("Run the set-up again on this computer; it builds an engine that fits this processor.")
 
 
 class EngineOutOfMemory(EngineEnded):
+    """The process said that memory ran out."""
+
     code = "engine_out_of_memory"
     cause = N_("There was not enough memory.")
     advice = N_("Choose a smaller model, a shorter context or a smaller cache type, or close other programs.")
 
 
 class EngineKilled(EngineEnded):
+    """The process was killed from outside."""
+
     code = "engine_killed"
     cause = N_("The system or another program ended it, most often because memory ran out.")
     advice = N_("Choose a smaller model, a shorter context or a smaller cache type, or close other programs.")
 
 
 class EngineCheckFailed(EngineEnded):
+    """An assertion of the native library failed."""
+
     code = "engine_check_failed"
     cause = N_("A check inside the engine failed; the details show which.")
     advice = N_("Try other loading settings or another file of this model.")
 
 
 class EngineFileGone(EngineEnded):
+    """A page of the mapped model could not be read."""
+
     code = "engine_file_gone"
     cause = N_("The model's file could no longer be read: it was shortened, replaced or its disk was taken away.")
     advice = N_("Check the file and load the model again.")
 
 
 class EngineFault(EngineEnded):
+    """The native library crashed in some other way."""
+
     code = "engine_fault"
     cause = N_("It broke off inside the library that runs the model (exit status {status}).")
     advice = N_("Send again: the model is loaded anew. If it happens again, the file may be damaged: try another one.")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import engines
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["LANGUAGE"] = os.environ["LC_ALL"] = "C.UTF-8"
@@ -33,3 +36,12 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(autouse=True)
+def _close_engines() -> Iterator[None]:
+    """A model that a test opened is gone after it; those of wider fixtures, opened before, stay."""
+    already = len(engines.OPEN)
+    yield
+    while len(engines.OPEN) > already:
+        engines.OPEN.pop().close()

@@ -9,6 +9,7 @@ from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import ContextTrimmed, Finished, GenerationEvent, GenerationRequest, PromptProgress, TextDelta
 
+OPEN: list[Engine] = []  # what `load` opened; tests/conftest.py closes what a test leaves behind
 GREEDY = SamplingParams(temperature=0.0, seed=1)
 
 
@@ -37,7 +38,9 @@ def load(path: Path, **params: object) -> Engine:
     from runtime.llama.engine import LlamaEngine
 
     settings = {"context_length": 512, "threads": 1, **params}
-    return LlamaEngine(path, LoadParams(**settings).validated())  # type: ignore[arg-type]
+    engine = LlamaEngine(path, LoadParams(**settings).validated())  # type: ignore[arg-type]
+    OPEN.append(engine)
+    return engine
 
 
 class Answer:
