@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from babel.messages import Catalog, Message
 from babel.messages.extract import extract_from_dir
@@ -84,7 +85,7 @@ class _Headed:
 def compiled(catalog: Catalog) -> bytes:
     """Returns the machine form, without the texts that are not translated or marked as uncertain."""
     out = io.BytesIO()
-    write_mo(out, _Headed(catalog))
+    write_mo(out, cast(Catalog, _Headed(catalog)))
     return out.getvalue()
 
 
@@ -135,8 +136,8 @@ def _problems_of(path: Path, template: Catalog) -> Iterator[str]:
 
 def faults(message: Message) -> Iterator[str]:
     """Yields what is wrong with one translation, as the end of a sentence that begins with its file."""
-    key, *plural = [message.id] if isinstance(message.id, str) else message.id
-    strings = list(message.string) if isinstance(message.string, tuple) else [message.string or ""]
+    key, *plural = _forms(message.id)
+    strings = _forms(message.string)
     if not all(strings):
         yield f"does not translate {key!r}"
         return
@@ -148,6 +149,11 @@ def faults(message: Message) -> Iterator[str]:
             yield f"lacks {' '.join(sorted(wanted - found))} in {key!r}"
         if found - wanted:
             yield f"has {' '.join(sorted(found - wanted))} too many in {key!r}"
+
+
+def _forms(text: object) -> list[str]:
+    """Returns the singular and the plurals of a text, or its only form; Babel has None for a new one."""
+    return [str(form) for form in text] if isinstance(text, tuple | list) else [str(text or "")]
 
 
 def placeholders(text: str) -> set[str]:

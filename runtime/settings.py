@@ -22,7 +22,7 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 
 from runtime.errors import UserError
-from runtime.text import _
+from runtime.text import _, sentences
 
 
 class Applies(enum.Enum):
@@ -138,16 +138,16 @@ class SettingField:
     def _number_range(self) -> str:
         low, high = self.setting.minimum, self.setting.maximum
         what = _("a whole number") if self.kind == "int" else _("a number")
-        above = _("above {low}") if self.setting.exclusive_minimum else _("from {low}")
-        parts = [what]
-        if low is not None and high is not None and not self.setting.exclusive_minimum:
-            parts = [_("{what} from {low} to {high}").format(what=what, low=_shown(low), high=_shown(high))]
+        if low is not None and high is not None:
+            above = _("{what}, above {low}, up to {high}")
+            words = above if self.setting.exclusive_minimum else _("{what} from {low} to {high}")
+            what = words.format(what=what, low=_shown(low), high=_shown(high))
         elif low is not None:
-            parts.append(above.format(low=_shown(low)))
-        if high is not None and len(parts) > 1:
-            parts.append(_("up to {high}").format(high=_shown(high)))
-        parts += [f"{_shown(value)} ({_(label)})" for value, label in self.setting.special.items()]
-        return ", ".join(parts)
+            words = _("{what}, above {low}") if self.setting.exclusive_minimum else _("{what}, from {low}")
+            what = words.format(what=what, low=_shown(low))
+        for value, label in self.setting.special.items():
+            what = _("{allowed}, {value} ({meaning})").format(allowed=what, value=_shown(value), meaning=_(label))
+        return what
 
     def _right_type(self, value: object) -> bool:
         match self.kind:
@@ -273,7 +273,8 @@ def read_layer(group: type[SettingsGroup], data: object, *, where: str) -> tuple
             names[name].check(value)
             good[name] = _as_declared(names[name], value)
         except BadSetting as error:
-            notes.append(f"{where}: {error.info.title} {error.info.message}")
+            text = sentences(error.info.title, error.info.message)
+            notes.append(_("{title}: {text}").format(title=where, text=text))
     return good, notes
 
 

@@ -33,6 +33,11 @@ def ngettext(singular: str, plural: str, n: int) -> str:
     return _translations.ngettext(singular, plural, n)
 
 
+def sentences(*parts: str) -> str:
+    """Returns sentences one after another, without the empty ones; Chinese sets no space between them."""
+    return ("" if _language == "zh_CN" else " ").join(filter(None, parts))
+
+
 def language() -> str:
     """Returns the current language's key in `LANGUAGES`."""
     return _language
@@ -60,7 +65,7 @@ def _nearest(tag: str) -> str:
     code = tag.replace("-", "_").split(".")[0]
     if code in LANGUAGES:
         return code
-    family = code.split("_")[0].lower()
+    family = code.replace(" ", "_").split("_")[0].lower()
     # Traditional-script readers are better served by Simplified Chinese than by English.
-    family = {"chinese": "zh"}.get(family, family)  # Windows names languages in words
+    family = {"chinese": "zh"}.get(family, family)  # Windows: "Chinese (Simplified)_China"
     return next((key for key in LANGUAGES if key.split("_")[0] == family), "en")

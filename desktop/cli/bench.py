@@ -74,4 +74,4 @@ def _show(result: measuring.BenchResult) -> None:
     ):
         numbers = _("{median:.1f} tokens/s (slowest {min:.1f}, fastest {max:.1f})")
         spread_words = numbers.format(median=spread.median, min=spread.min, max=spread.max)
-        output.write_line(f"{label}: {spread_words}")
+        output.write_line(_("{title}: {text}").format(title=label, text=spread_words))

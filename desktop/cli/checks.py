@@ -23,7 +23,7 @@ from desktop.cli.commands import version
 from desktop.cli.layout import shown_path
 from runtime.errors import UserError
 from runtime.messages import Message, Role
-from runtime.text import LANGUAGES, _
+from runtime.text import LANGUAGES, _, sentences
 
 if TYPE_CHECKING:
     from runtime.devices import GraphicsCard
@@ -78,7 +78,7 @@ def _guarded(name: str, title: str, check: Callable[[], Result]) -> Finding:
     try:
         found, advice = check()
     except UserError as error:
-        found = " ".join(filter(None, (error.info.title, error.info.message)))
+        found = sentences(error.info.title, error.info.message)
         advice = error.info.hint or _("Run the set-up again.")
     except (OSError, ImportError) as error:
         found, advice = f"{type(error).__name__}: {error}", _("Run the set-up again.")

@@ -53,7 +53,7 @@ def doctor(probe: str | None, as_json: bool, **_flags: Any) -> int:
 def _show(finding: checks.Finding) -> None:
     mark = "✓" if finding.ok else ("✗" if finding.needed else "!")
     first, *others = harmless(finding.found).splitlines() or [""]
-    output.write_line(f"{mark} {finding.title}: {first}")
+    output.write_line(f"{mark} " + _("{title}: {text}").format(title=finding.title, text=first))
     for line in others:
         output.write_line(f"    {line}")
     if finding.advice:

@@ -14,7 +14,7 @@ from runtime.params import AppSettings, LoadParams, SamplingParams
 from runtime.places import NoHome, places
 from runtime.saved_settings import SavedSettings
 from runtime.settings import SettingField, SettingsGroup, fields_of, layered
-from runtime.text import _
+from runtime.text import _, sentences
 
 Group = TypeVar("Group", bound=SettingsGroup)
 _METAVARS = {"int": "N", "float": "X", "str": "TEXT", "list": "TEXT"}
@@ -46,7 +46,8 @@ def setting_options(group: type[SettingsGroup]) -> list[click.Parameter]:
 
 
 def _option(declared: SettingField) -> Option:
-    title = f"{declared.group.title()}: {_(declared.setting.section)}" if declared.setting.section else ""
+    section = _(declared.setting.section)
+    title = _("{title}: {text}").format(title=declared.group.title(), text=section) if section else ""
     words: dict[str, Any] = {"help": setting_help(declared), "default": None, "section": title}
     key = _key(declared)
     if declared.kind == "bool":
@@ -68,7 +69,7 @@ def setting_help(declared: SettingField) -> str:
         parts.append(_("Allowed: {allowed}.").format(allowed=declared.allowed()))
     if declared.kind == "list":
         parts.append(_(r"May be given several times; \n stands for a line break."))
-    return " ".join(parts)
+    return sentences(*parts)
 
 
 def shown_value(declared: SettingField, value: Any) -> str:
@@ -81,7 +82,7 @@ def shown_value(declared: SettingField, value: Any) -> str:
     label = {**declared.setting.special, **declared.setting.labels}.get(value)
     # A choice's label says no more than the choice itself does, unless the choice is a bare number.
     if label and (declared.kind != "choice" or text.isdigit()):
-        return f"{text} ({_(label)})"
+        return _("{value} ({meaning})").format(value=text, meaning=_(label))
     return text
 
 

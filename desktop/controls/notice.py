@@ -9,7 +9,7 @@ from desktop import fonts, icons
 from desktop.controls.buttons import Button, IconButton, Words, repolish
 from desktop.theme import Size, Space, current_theme
 from runtime.errors import ErrorInfo
-from runtime.text import _
+from runtime.text import _, sentences
 
 _MOST_LINES = 8
 _DRAWINGS = {"bad": "warning", "caution": "warning", "quiet": "info"}
@@ -70,7 +70,7 @@ class Notice(QFrame):
         self._code, self._tone = error.code, tone
         self.setProperty("tone", tone)
         self._title.setText(error.title)
-        cause = " ".join(part for part in (error.message, error.hint) if part)
+        cause = sentences(error.message, error.hint)
         self._cause.setText(cause)
         self._cause.setVisible(bool(cause))
         self._button.setText(action)

@@ -11,7 +11,7 @@ from runtime import text
     ("tag", "key"),
     [
         ("zh_CN.UTF-8", "zh_CN"), ("zh-Hans-CN", "zh_CN"), ("zh_TW", "zh_CN"), ("de_DE.UTF-8", "en"), ("C", "en"),
-        ("en_GB", "en"), ("zh_CN:en", "zh_CN"),
+        ("en_GB", "en"), ("zh_CN:en", "zh_CN"), ("Chinese (Simplified)_China.936", "zh_CN"),
     ],
 )  # fmt: skip
 def test_the_system_language_is_the_nearest_that_exists(monkeypatch: pytest.MonkeyPatch, tag: str, key: str) -> None:
@@ -23,6 +23,15 @@ def test_the_system_language_is_the_nearest_that_exists(monkeypatch: pytest.Monk
 
 def test_an_unknown_wish_falls_back_to_the_system() -> None:
     assert text.set_language("tlh") == "en"
+
+
+def test_chinese_sets_no_space_between_sentences() -> None:
+    assert text.sentences("One.", "", "Two.") == "One. Two."
+    text.set_language("zh_CN")
+    try:
+        assert text.sentences("一。", "", "二。") == "一。二。"
+    finally:
+        text.set_language("en")
 
 
 def test_the_empty_text_stays_empty() -> None:
