@@ -15,6 +15,7 @@ from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
 from desktop.failures import Failures, start_logging
 from desktop.garbage import MainThreadGarbage
+from desktop.language import speak
 from desktop.look import dress
 from desktop.main_window import MainWindow, Parts
 from desktop.models import Models
@@ -24,7 +25,7 @@ from desktop.unix_signals import UnixSignals
 from runtime.errors import ErrorInfo
 from runtime.params import AppSettings
 from runtime.saved_settings import SavedSettings
-from runtime.text import _, set_language
+from runtime.text import _
 
 if TYPE_CHECKING:
     from desktop.app import Opening
@@ -75,7 +76,7 @@ class Application(QObject):
     def _made_parts(self) -> Parts:
         opening, path = self._opening, self._opening.places.settings_file
         live = LiveSettings(SavedSettings.read(path), path, self)
-        set_language(live.app.language)
+        speak(self._qt, live.app.language)
         store = ChatStore(opening.places.chats_file, self)
         client = EngineClient(opening.places, state=opening.state, parent=self)
         items = MessageListModel(self)
@@ -140,7 +141,7 @@ class Application(QObject):
 
     def _rebuild(self) -> None:
         """Builds the widgets again in another language, with everything that was open and written in them."""
-        set_language(self.parts.live.app.language)
+        speak(self._qt, self.parts.live.app.language)
         self._dress()
         older = self.window
         older.remember()
