@@ -61,7 +61,7 @@ def code() -> QFont:
 @cache
 def _text_font(pixels: int, reader: str) -> QFont:
     system = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
-    installed = frozenset(QFontDatabase.families())
+    installed = _installed()
     font = QFont(system)
     first, behind = _first_family(system, installed), _cjk_families(installed)
     font.setFamilies([first, *(family for family in behind if family != first)])
@@ -74,12 +74,17 @@ def _text_font(pixels: int, reader: str) -> QFont:
 @cache
 def _code_font() -> QFont:
     fixed = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-    installed = frozenset(QFontDatabase.families())
+    installed = _installed()
     font = QFont(fixed)
     font.setFamilies([QFontInfo(fixed).family(), *_cjk_families(installed)])
     font.setStyleHint(QFont.StyleHint.Monospace)
     font.setPixelSize(round(_CODE * _scale(QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont))))
     return font
+
+
+@cache
+def _installed() -> frozenset[str]:
+    return frozenset(QFontDatabase.families())
 
 
 def _first_family(system: QFont, installed: frozenset[str]) -> str:

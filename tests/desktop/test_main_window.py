@@ -171,6 +171,17 @@ def test_chosen_model_is_the_one_for_the_next_start(open_window: Open, qtbot: Qt
     qtbot.waitUntil(lambda: window._parts.live.app.model == "starter")
 
 
+def test_window_built_again_takes_over_what_is_written(open_window: Open, qtbot: QtBot) -> None:
+    older = open_window()
+    older.composing.composer.set_draft(Draft("half a thought", ("y" * 30_000,)))
+    older.show_prompt(True)
+    newer = MainWindow(older._parts)
+    qtbot.addWidget(newer)
+    older.hand_over(newer)
+    assert newer.composing.composer.draft == older.composing.composer.draft
+    assert not newer.system_prompt.isHidden()
+
+
 def test_cancelled_edit_gives_the_draft_back(open_window: Open, qtbot: QtBot) -> None:
     window = ready(open_window(), qtbot)
     write(window, qtbot, "one")
