@@ -62,17 +62,23 @@ def wrapped(text: str, cells: int) -> list[str]:
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """Yields the pieces between which a line may break; a wide closing mark stays with what it closes."""
+    """Yields the pieces between which a line may break; brackets and quotes stay with what they enclose."""
     chunk = ""
     for character in text:
-        wide = _cells(character) == 2
-        closing = unicodedata.category(character) in ("Pe", "Po", "Pf")
-        if chunk and not closing and (wide or chunk[-1] == " " or _cells(chunk[-1]) == 2) and character != " ":
+        together = unicodedata.category(character) in ("Pe", "Po", "Pf") or character == " "
+        if chunk and not together and _may_end(chunk[-1], before_wide=_cells(character) == 2):
             yield chunk
             chunk = ""
         chunk += character
     if chunk:
         yield chunk
+
+
+def _may_end(character: str, *, before_wide: bool) -> bool:
+    """Returns whether a line may end with a character that has another one after it."""
+    if unicodedata.category(character) in ("Ps", "Pi"):  # an opening mark
+        return False
+    return before_wide or character == " " or _cells(character) == 2
 
 
 def two_columns(rows: Iterable[tuple[str, str]], cells: int, *, left_limit: int = 30) -> list[str]:

@@ -39,6 +39,11 @@ def test_chinese_breaks_between_characters_and_never_before_a_closing_mark():
     assert wrapped("模型可以回答问题。好", 16) == ["模型可以回答问", "题。好"]
 
 
+def test_no_line_ends_with_an_opening_mark():
+    assert wrapped("默认值：0（关）。", 11) == ["默认值：0", "（关）。"]
+    assert wrapped("这个模型叫“入门”吧", 12) == ["这个模型叫", "“入门”吧"]
+
+
 def test_words_longer_than_the_line_are_not_cut():
     assert wrapped("see https://example.org/a/very/long/path now", 10) == [
         "see", "https://example.org/a/very/long/path", "now",
