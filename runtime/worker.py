@@ -26,6 +26,7 @@ from runtime.text import _
 
 _LEAVE_AFTER = 2.0  # seconds from the end of stdin until the process ends whatever it is doing
 _PROGRESS_STEPS = 100
+_NO_COMMAND = (msgspec.DecodeError, RecursionError)  # what decoding raises; the second one for endless nesting
 
 OpenEngine = Callable[..., Engine]
 
@@ -48,7 +49,7 @@ class Worker:
         self._open_engine = open_engine
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()  # a model is not freed while the reading thread tokenizes with it
-        self._work: queue.SimpleQueue[protocol.Command | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[protocol.Command, StopFlag] | None] = queue.SimpleQueue()
         self._write_lock = threading.Lock()
         self._stops: dict[int, StopFlag] = {}
         self._stops_lock = threading.Lock()
@@ -56,8 +57,8 @@ class Worker:
     def run(self) -> None:
         self._send(protocol.Hello(id=0, pid=os.getpid()))
         threading.Thread(target=self._read, name="commands", daemon=True).start()
-        while (command := self._work.get()) is not None:
-            self._guarded(command)
+        while (work := self._work.get()) is not None:
+            self._guarded(*work)
         self._close_engine()
 
     # --- the reading thread -------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ class Worker:
     def _take(self, line: bytes) -> None:
         try:
             self._receive(protocol.decode_command(line))
-        except msgspec.DecodeError as error:
+        except _NO_COMMAND as error:
             self._refuse(line, error)
 
     def _end(self) -> None:
@@ -96,19 +97,18 @@ class Worker:
                     if flag is not None:
                         flag.set()
             case protocol.Tokenize() | protocol.CountTokens():
-                self._guarded(command)
-            case protocol.Generate() | protocol.Load():
-                with self._stops_lock:
-                    self._stops[command.id] = StopFlag()
-                self._work.put(command)
+                self._guarded(command, StopFlag())
             case _:
-                self._work.put(command)
+                flag = StopFlag()
+                with self._stops_lock:
+                    self._stops[command.id] = flag
+                self._work.put((command, flag))
 
-    def _refuse(self, line: bytes, error: msgspec.DecodeError) -> None:
+    def _refuse(self, line: bytes, error: Exception) -> None:
         """Answers a line that is no command; it names the id if there is one, so that nobody waits for ever."""
         try:
             number = int(msgspec.json.decode(line).get("id", 0))
-        except (msgspec.DecodeError, AttributeError, TypeError, ValueError):
+        except (*_NO_COMMAND, AttributeError, TypeError, ValueError):
             number = 0
         problem = UserError(
             _("The engine did not understand a command."), str(error), _("Quern and its engine may differ in version.")
@@ -117,10 +117,10 @@ class Worker:
 
     # --- the main thread ----------------------------------------------------------------------------------------
 
-    def _guarded(self, command: protocol.Command) -> None:
+    def _guarded(self, command: protocol.Command, stop: StopFlag) -> None:
         """Carries a command out; whatever goes wrong becomes its closing event."""
         try:
-            for event in self._carry_out(command):
+            for event in self._carry_out(command, stop):
                 self._send(event)
         except UserError as error:
             self._send(protocol.Failed(id=command.id, error=error.info))
@@ -130,16 +130,21 @@ class Worker:
             traceback.print_exc()
             self._send(protocol.Failed(id=command.id, error=_our_bug(traceback.format_exc())))
         finally:
-            with self._stops_lock:
-                self._stops.pop(command.id, None)
+            self._forget(command, stop)
 
-    def _carry_out(self, command: protocol.Command) -> Iterator[protocol.Event]:
+    def _forget(self, command: protocol.Command, stop: StopFlag) -> None:
+        """Lets go of a command's stop flag; the id may already stand for a later command with a flag of its own."""
+        with self._stops_lock:
+            if self._stops.get(command.id) is stop:
+                del self._stops[command.id]
+
+    def _carry_out(self, command: protocol.Command, stop: StopFlag) -> Iterator[protocol.Event]:
         match command:
             case protocol.Load():
-                yield self._load(command)
+                yield self._load(command, stop)
             case protocol.Generate():
                 command.request.sampling.validated()
-                for event in self._model().generate(command.request, self._stops[command.id]):
+                for event in self._model().generate(command.request, stop):
                     yield msgspec.structs.replace(event, id=command.id)
             case protocol.Tokenize():
                 with self._engine_lock:
@@ -154,14 +159,14 @@ class Worker:
                 self._close_engine()
                 yield protocol.Unloaded(id=command.id)
 
-    def _load(self, command: protocol.Load) -> protocol.Loaded:
+    def _load(self, command: protocol.Load, stop: StopFlag) -> protocol.Loaded:
         text.set_language(command.language)
         self._close_engine()
         self._engine = self._open_engine(
             path_of(command.path),
             command.params.validated(),
             listener=self._load_listener(command.id),
-            stop=self._stops[command.id],
+            stop=stop,
         )
         return protocol.Loaded(id=command.id, info=self._engine.info)
 

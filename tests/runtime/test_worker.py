@@ -204,6 +204,41 @@ def test_a_line_that_is_no_command_is_refused_under_its_id(talk: Conversation, l
     assert talk.until_closed(number)[-1].error.code == "error"
 
 
+def test_a_line_nested_beyond_all_measure_is_refused_and_the_process_goes_on(talk: Conversation) -> None:
+    talk.say(b"[" * 100_000 + b"\n")
+    assert isinstance(talk.next(), protocol.Failed)
+    assert isinstance(talk.load()[-1], protocol.Loaded)
+
+
+def test_an_id_can_be_used_again_as_soon_as_its_command_is_closed() -> None:
+    class Parent(Conversation):
+        """Loads once more while the first load's closing event is still being written."""
+
+        def _receive(self, line: bytes) -> int:
+            if isinstance(protocol.decode_event(line), protocol.Loaded) and not self.asked_again:
+                self.asked_again = True
+                self.say(protocol.Load(id=1, path="again"))
+                time.sleep(0.1)  # long enough for the reading thread to take the command
+            return super()._receive(line)
+
+        asked_again = False
+
+    talk = Parent()
+    assert isinstance(talk.load()[-1], protocol.Loaded)
+    assert isinstance(talk.until_closed(1)[-1], protocol.Loaded)
+    talk.end()
+
+
+def test_a_question_with_the_id_of_a_running_answer_does_not_keep_it_from_stopping(talk: Conversation) -> None:
+    talk.load()
+    talk.say(generate(2))
+    talk.say(protocol.Tokenize(id=2, text="hi"))
+    while not isinstance(talk.next(), protocol.Tokenized):
+        pass
+    talk.say(protocol.Stop(id=2))
+    assert talk.until_closed(2)[-1].reason is FinishReason.STOPPED
+
+
 def test_a_setting_out_of_bounds_is_refused_before_the_engine_sees_it(talk: Conversation) -> None:
     talk.say(b'{"type":"load","id":1,"path":"model","params":{"threads":-4}}\n')
     assert talk.until_closed(1)[-1].error.code == "bad_setting"
