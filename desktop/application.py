@@ -98,6 +98,7 @@ class Application(QObject):
         window = MainWindow(self.parts)
         window.quit_requested.connect(self._shell.close)
         self._shell.furnish(window)
+        window.focus_composer()
         return window
 
     def _connect(self) -> None:

@@ -35,6 +35,7 @@ from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
 from desktop.theme import Size, Space, Theme, ThemeSource
 from runtime.errors import ErrorInfo
+from runtime.protocol import EngineInfo
 from runtime.text import _
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class MainWindow(QWidget):
         return {
             "new_chat": self.new_chat, "search": self._focus_search, "sidebar": self._toggle_sidebar,
             "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
-            "open_file": self._ask_for_file, "composer": self._focus_composer, "stop": self._escape,
+            "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
             "shortcuts": self._show_shortcuts, "quit": self.quit_requested.emit,
         }  # fmt: skip
 
@@ -209,9 +210,12 @@ class MainWindow(QWidget):
         if self._picker is not None:
             self._picker.set_models(models)
 
-    def _model_is_ready(self, _engine: object) -> None:
+    def _model_is_ready(self, engine: EngineInfo) -> None:
         if self.notice.code and self.notice.code != "bug":
             self.notice.dismiss()
+        if engine.notes:
+            title = _("The model was loaded otherwise than the settings say.")
+            self.notice.show_error(ErrorInfo(title=title, message="\n".join(engine.notes), code="notes"), tone="quiet")
 
     def _show_trouble(self, trouble: Trouble) -> None:
         self.notice.show_error(trouble.error, action=trouble.action, tone=trouble.tone)
@@ -246,7 +250,7 @@ class MainWindow(QWidget):
         """Shows an empty chat, ready to write in."""
         self.system_prompt.commit()
         self._parts.session.new_chat()
-        self._focus_composer()
+        self.focus_composer()
 
     def _open_chat(self, chat_id: str, message_id: str | None) -> None:
         if chat_id != self._parts.session.chat_id or message_id is not None:
@@ -380,7 +384,8 @@ class MainWindow(QWidget):
         self.sidebar.search.setFocus()
         self.sidebar.search.selectAll()
 
-    def _focus_composer(self) -> None:
+    def focus_composer(self) -> None:
+        """Lets typing go where messages are written."""
         self.composing.composer.edit.setFocus()
 
     def _show_shortcuts(self) -> None:
@@ -449,7 +454,7 @@ class MainWindow(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow() and self.focusWidget() is None:
-            self._focus_composer()
+            self.focus_composer()
 
 
 def _whole(value: object, otherwise: int) -> int:

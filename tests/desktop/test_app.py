@@ -99,6 +99,17 @@ def test_first_paint_comes_before_what_it_does_not_need(quern_home: Path) -> Non
     assert not late & loaded
 
 
+def test_typing_goes_to_the_composer_from_the_start(quern_home: Path) -> None:
+    step = """
+    def step(opening, parts):
+        edit = opening.application.window.composing.composer.edit
+        say(focus=opening.shell.focusWidget() is edit)
+        opening.shell.close()
+    """
+    _code, said, _err = finished(start(quern_home, step))
+    assert said == [{"focus": True}]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_closes_the_window_and_leaves_no_child(quern_home: Path, number: int) -> None:

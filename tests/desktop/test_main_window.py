@@ -22,6 +22,7 @@ from desktop.models import STARTER as STARTER_NAME
 from desktop.shell import Shell
 from desktop.theme import DARK
 from runtime.params import AppSettings, LoadParams
+from runtime.protocol import EngineInfo
 from window_kit import LARGE, STARTER, Shelf, window_parts
 
 Open = Callable[..., MainWindow]
@@ -213,6 +214,13 @@ def test_model_that_ended_its_engine_is_not_loaded_by_itself(open_window: Open, 
     qtbot.waitUntil(lambda: window.notice.code == "fatal_last_time")
     assert window.header.status.standing is Standing.EMPTY
     assert window._parts.client.pid == 0
+
+
+def test_what_was_corrected_while_loading_is_said(open_window: Open) -> None:
+    window = open_window()
+    window._parts.models.ready.emit(EngineInfo(engine="llama", notes=("The context was made smaller.",)))
+    assert window.notice.isVisible()
+    assert "The context was made smaller." in window.notice._cause.text()
 
 
 def test_missing_model_leaves_the_window_usable(open_window: Open, qtbot: QtBot) -> None:
