@@ -5,15 +5,20 @@ Besides plain contradictions, these are the cases in which llama.cpp ends the pr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from runtime.gguf_reader import GgufArray, Lie, Value
+from runtime.model_errors import clean_name
 from runtime.text import _
 
 _MAX_LAYERS, _MAX_EXPERTS = 512, 1024  # llama.cpp's limits; it aborts beyond them
 _MAX_VOCABULARY = 1 << 19  # twice the largest that exists
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _TOKENS = "tokenizer.ggml.tokens"
+_BYTE_TOKEN = 6  # llama.cpp's LLAMA_TOKEN_TYPE_BYTE
+_NO_WEIGHTS = frozenset({"Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64"})  # nothing can be multiplied with these
+_INTEGER_TABLES = (".ffn_gate_tid2eid.weight",)  # looked up by token number, never multiplied
 
 
 def check(metadata: Mapping[str, Value]) -> None:
@@ -26,11 +31,34 @@ def check(metadata: Mapping[str, Value]) -> None:
     _check_tokens(metadata)
 
 
-def check_vocabulary(metadata: Mapping[str, Value]) -> None:
-    """Raises `Lie` where two tokens have the same text: llama.cpp aborts on them.
+def check_types(types: Mapping[str, str]) -> None:
+    """Raises `Lie` for a weight of a type that is not made for weights. `types` are the tensors' types by name."""
+    for name, kind in types.items():
+        if kind in _NO_WEIGHTS and name.endswith(".weight") and not name.endswith(_INTEGER_TABLES):
+            raise Lie(_("Tensor “{name}” holds numbers of type {type}, which no weights have.").format(
+                name=clean_name(name), type=kind))  # fmt: skip
 
-    It reads each text up to a zero byte, and gives empty ones a name of their own.
-    """
+
+def check_vocabulary(metadata: Mapping[str, Value]) -> None:
+    """Raises `Lie` for entries of the vocabulary on which llama.cpp aborts, at once or with a text that needs them."""
+    _check_twins(metadata)
+    model = metadata.get("tokenizer.ggml.model")
+    if model == "llama":
+        _check_bytes(metadata)
+    if model == "bert" and _BYTE_TOKEN in _items(metadata.get("tokenizer.ggml.token_type")):
+        raise Lie(_("Its WordPiece vocabulary holds byte tokens, which cannot be."))
+
+
+def _check_bytes(metadata: Mapping[str, Value]) -> None:
+    """SentencePiece spells what it has no token for in bytes, as “<0x0A>” or as the character itself."""
+    tokens = set(_raw_tokens(metadata.get(_TOKENS, ())))
+    for byte in range(256) if tokens else ():
+        if b"<0x%02X>" % byte not in tokens and bytes([byte]) not in tokens:
+            raise Lie(_("Its vocabulary has no token for the byte 0x{byte:02X}.").format(byte=byte))
+
+
+def _check_twins(metadata: Mapping[str, Value]) -> None:
+    """llama.cpp reads each text up to a zero byte, gives empty ones a name of their own, and wants no text twice."""
     seen: set[int] = set()  # hashes, since the texts may be long
     for token, raw in enumerate(_raw_tokens(metadata.get(_TOKENS, ()))):
         known = raw.partition(b"\0")[0] or b"[EMPTY_%d]" % token
@@ -39,6 +67,10 @@ def check_vocabulary(metadata: Mapping[str, Value]) -> None:
             shown = repr(known.decode("utf-8", "replace"))[:60]
             raise Lie(_("Its vocabulary holds {text} twice (id {id}).").format(text=shown, id=token))
         seen.add(mark)
+
+
+def _items(value: Value | None) -> Iterable[object]:
+    return value if isinstance(value, tuple | GgufArray) else ()
 
 
 def _raw_tokens(tokens: Value) -> Iterable[bytes]:
@@ -91,11 +123,18 @@ def _check_shape(keys: _Keys) -> None:
     d_model = keys.number("embedding_length", least=1)
     for key in ("attention.key_length", "attention.value_length"):
         keys.number(key, least=1, most=1 << 16)
+    for key in ("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "attention.group_norm_epsilon"):
+        _check_epsilon(key, keys.get(key))
     _check_heads(keys, n_layers, d_model)
     _check_experts(keys, n_layers)
     scaling = keys.get("rope.scaling.type")
     if scaling is not None and scaling not in _ROPE_SCALINGS:
         raise Lie(_("It names the RoPE scaling {name}, which does not exist.").format(name=repr(scaling)[:60]))
+
+
+def _check_epsilon(key: str, value: Value | None) -> None:
+    if isinstance(value, float) and not 0 <= value < math.inf:
+        raise Lie(_("“{key}” is {value:g}, which cannot be.").format(key=key, value=value))
 
 
 def _check_heads(keys: _Keys, n_layers: int, d_model: int | None) -> None:

@@ -181,6 +181,7 @@ def read_header(path: Path | str, *, arrays: bool = True) -> GgufHeader:
     header = _read_set(one) if _whole_number(one, "split.count") > 1 else one
     try:
         gguf_checks.check(header.metadata)
+        gguf_checks.check_types({tensor.name: tensor.type for tensor in header.tensors})
         if arrays:
             gguf_checks.check_vocabulary(header.metadata)
     except Lie as lie:

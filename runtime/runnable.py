@@ -11,6 +11,7 @@ from runtime.gguf_architectures import (
 from runtime.gguf_header import GgufHeader, UnsupportedModel, clean_name
 from runtime.text import N_, _
 
+_NO_TOKENIZER = ("none", "no_vocab")  # llama.cpp loads such a model, and ends the process when it gets a text
 _KINDS = {
     "adapter": N_("It is an adapter: it changes another model and cannot run by itself."),
     "mmproj": N_("It is the part of another model that sees or hears, and cannot run by itself."),
@@ -35,7 +36,7 @@ def why_not(header: GgufHeader) -> str:
             return _(sentence).format(architecture=architecture)
     if not header.tensors:
         return _("It holds a vocabulary only, no weights.")
-    if not header.n_vocab:
+    if not header.n_vocab or header.tokenizer_model in _NO_TOKENIZER:
         return _("It has no vocabulary.")
     return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import struct
@@ -218,6 +219,20 @@ def vocabulary(n: int = 3, **more: raw.Key) -> tuple[raw.Key, ...]:
     return (tokens, *more.values())
 
 
+def byte_tokens(*missing: int) -> list[str]:
+    """Returns a SentencePiece vocabulary's tokens for single bytes."""
+    return [f"<0x{byte:02X}>" for byte in range(256) if byte not in missing]
+
+
+def spelled_in(model: str, tokens: list[str], types: list[int] | None = None) -> bytes:
+    """Returns a file whose tokenizer is of the kind `model`; every token is an ordinary one without `types`."""
+    return kv(
+        ("tokenizer.ggml.model", STRING, model),
+        ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
+        ("tokenizer.ggml.token_type", ARRAY, (I32, types or [1] * len(tokens))),
+    )
+
+
 def one(name: str | bytes = "a", dims: tuple[int, ...] = (32,), kind: int = 0, offset: int = 0) -> bytes:
     return pack(tensors=[(name, dims, kind, offset)])
 
@@ -264,6 +279,9 @@ LIES: dict[str, tuple[bytes, str]] = {
     "layers as a fraction": (kv(("llama.block_count", F32, 1.5)), "“block_count” is not a whole number"),
     "more draft layers than layers": (kv(("llama.nextn_predict_layers", U32, 2)), "“nextn_predict_layers” is 2"),
     "context length as a text": (kv(("llama.context_length", STRING, "9")), "“context_length” is not"),
+    "a negative epsilon": (kv(("llama.attention.layer_norm_rms_epsilon", F32, -1.0)), "rms_epsilon” is -1"),
+    "an epsilon that is no number": (kv(("llama.attention.layer_norm_epsilon", F32, math.nan)), "epsilon” is nan"),
+    "an endless epsilon": (kv(("llama.attention.group_norm_epsilon", F32, math.inf)), "epsilon” is inf"),
     "width 0": (kv(("llama.embedding_length", U32, 0)), "“embedding_length” is 0"),
     "head size 0": (kv(("llama.attention.key_length", U32, 0)), "“attention.key_length” is 0"),
     "no query heads": (kv(("llama.attention.head_count", U32, 0)), "no query head"),
@@ -305,6 +323,8 @@ LIES: dict[str, tuple[bytes, str]] = {
     "EOS outside the vocabulary": (kv(*vocabulary(3), ("tokenizer.ggml.eos_token_id", U32, 3)), "EOS token is 3"),
     "BOS outside the vocabulary": (kv(*vocabulary(3), ("tokenizer.ggml.bos_token_id", U32, 2**32 - 1)), "BOS token is"),
     "EOS as a text": (kv(*vocabulary(3), ("tokenizer.ggml.eos_token_id", STRING, "1")), "EOS token is '1'"),
+    "SentencePiece without a byte": (spelled_in("llama", byte_tokens(0x0A, 0xF0)), "no token for the byte 0x0A"),
+    "WordPiece with byte tokens": (spelled_in("bert", ["a", "b"], [1, 6]), "WordPiece vocabulary holds byte tokens"),
     "BPE without merges": (kv(*vocabulary(3), ("tokenizer.ggml.model", STRING, "gpt2")), "without merges"),
     "a zero byte in a key": (kv((b"llama.\0x", U32, 1)), "holds a zero byte"),
     "a zero byte in a tensor's name": (one(b"a\0b"), "holds a zero byte"),
@@ -322,6 +342,8 @@ LIES: dict[str, tuple[bytes, str]] = {
     "dimensions that overflow": (one(dims=(1 << 40, 1 << 40)), "impossible shape"),
     "a negative dimension": (one(dims=(2**64 - 32,)), "impossible shape"),
     "rows that are no multiple of the block": (one(dims=(33,), kind=2), "rows of 33 numbers; Q4_0 packs"),
+    "weights of integers": (one("a.weight", kind=26), "“a.weight” holds numbers of type I32"),
+    "weights of a type for activations": (pack(tensors=[("a.weight", (256,), 15, 0)], data=bytes(292)), "type Q8_K"),
     "tensor type -1": (one(kind=-1), "has the type -1"),
     "an offset between the alignment": (one(offset=1), "at byte 1, which is no multiple of 32"),
     "a hole before the first tensor": (one(offset=64), "at byte 64; it should follow"),
@@ -362,6 +384,15 @@ def test_odd_numbers_for_context_and_special_tokens_are_no_damage(tmp_path: Path
         ("llama.context_length", U32, 0), *vocabulary(3), ("tokenizer.ggml.padding_token_id", U32, 9),
     )  # fmt: skip
     assert read_header(write(tmp_path, pack(keys))).context_length == 0
+
+
+def test_sentencepiece_may_spell_a_byte_as_its_character(tmp_path: Path) -> None:
+    data = spelled_in("llama", [*byte_tokens(0x0A, 0x41), "\n", "A"])
+    assert read_header(write(tmp_path, data)).n_vocab == 256
+
+
+def test_tables_of_token_numbers_may_hold_integers(tmp_path: Path) -> None:
+    assert read_header(write(tmp_path, one("blk.0.ffn_gate_tid2eid.weight", kind=26))).tensors[0].type == "I32"
 
 
 # --- what this version cannot run, and foreign files ------------------------------------------------------------

@@ -41,6 +41,8 @@ def test_each_reason_is_a_sentence_of_its_own(tmp_path: Path, keys: list[Key], e
 def test_a_file_without_weights_or_without_vocabulary_does_not_run(tmp_path: Path) -> None:
     assert "no weights" in reason(tmp_path / "m.gguf", tensors=(), data=b"")
     assert "no vocabulary" in reason(tmp_path / "m.gguf", vocabulary=False)
+    for name in ("none", "no_vocab"):
+        assert "no vocabulary" in reason(tmp_path / "m.gguf", ("tokenizer.ggml.model", STRING, name))
 
 
 def test_a_family_is_refused_only_for_what_it_is(tmp_path: Path) -> None:
