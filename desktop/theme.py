@@ -36,7 +36,6 @@ class Size:
     COLUMN = 760
     SIDEBAR = (240, 264, 320)  # least, first, most
     PANEL = (300, 328, 360)
-    FADE_MS = 120
 
 
 @dataclass(frozen=True, slots=True)
