@@ -1,14 +1,18 @@
 """The settings of sampling and of loading, declared. Knows no engine and no widget.
 
 Defaults are llama.cpp's. The order in which the samplers act is the same in every engine:
-penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature, draw; mirostat or adaptive-p take the
-place of what comes after temperature.
+logit bias, grammar or JSON schema, penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, temperature, draw;
+mirostat or adaptive-p take the place of what comes after temperature.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from runtime.errors import UserError
+from runtime.grammar import check_grammar
+from runtime.json_schema import check_schema
+from runtime.logit_bias import check_biases
 from runtime.settings import Applies, BadSetting, Setting, SettingsGroup, field_of
 from runtime.text import N_, _
 
@@ -17,7 +21,30 @@ QUANTIZED_KV_TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 
 _OFF = N_("off")
 _ANSWER, _CREATIVITY, _REPETITION, _EXPERT = N_("Answer"), N_("Creativity"), N_("Repetition"), N_("Expert sampling")
+_FORM = N_("Form of the answer")
 _MEMORY, _SPEED, _GPU = N_("Memory"), N_("Speed"), N_("Graphics card")
+
+
+class UnusableText(BadSetting):
+    """A text whose wording its setting cannot use: a grammar, a schema, a bias. Says what is wrong with the text."""
+
+    def __init__(self, name: str, reason: UserError) -> None:
+        info = reason.info
+        UserError.__init__(self, info.title, info.message, info.hint, details=name, code=info.code)
+        self.field = name
+
+
+class FormGivenTwice(UserError):
+    """Both a grammar and a JSON schema."""
+
+    code = "form_given_twice"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("There are both a grammar and a JSON schema."),
+            _("An answer can be held to one of them."),
+            _("Clear the other one."),
+        )
 
 
 class SamplingParams(SettingsGroup, frozen=True):
@@ -245,6 +272,30 @@ class SamplingParams(SettingsGroup, frozen=True):
             section=_EXPERT, minimum=0, maximum=0.99, step=0.01, advanced=True,
         ),
     ] = 0.9
+    logit_bias: Annotated[
+        tuple[str, ...],
+        Setting(
+            title=N_("Logit bias"),
+            help=N_("Makes single tokens likelier or less likely, as in 15043=-2 or \" word\"=+5; -inf forbids one."),
+            section=_EXPERT, advanced=True,
+        ),
+    ] = ()
+    grammar: Annotated[
+        str,
+        Setting(
+            title=N_("Grammar"),
+            help=N_("The answer follows this grammar (GBNF), which begins with a rule “root”."),
+            section=_FORM, advanced=True, widget="lines",
+        ),
+    ] = ""
+    json_schema: Annotated[
+        str,
+        Setting(
+            title=N_("JSON schema"),
+            help=N_("The answer is JSON that follows this schema; {} stands for any JSON."),
+            section=_FORM, advanced=True, widget="lines",
+        ),
+    ] = ""
 
     @property
     def greedy(self) -> bool:
@@ -254,6 +305,17 @@ class SamplingParams(SettingsGroup, frozen=True):
     @classmethod
     def title(cls) -> str:
         return _("Sampling")
+
+    def check_together(self) -> None:
+        if self.grammar and self.json_schema:
+            raise UnusableText("json_schema", FormGivenTwice())
+        for name, check in (("grammar", check_grammar), ("json_schema", check_schema), ("logit_bias", check_biases)):
+            value = getattr(self, name)
+            try:
+                if value:
+                    check(value)
+            except UserError as error:
+                raise UnusableText(name, error) from error
 
 
 class LoadParams(SettingsGroup, frozen=True):

@@ -29,6 +29,7 @@ class FinishReason(enum.StrEnum):
     LENGTH = "length"  # max_tokens reached
     CONTEXT = "context"  # no room is left in the context
     STOPPED = "stopped"  # the person pressed Stop
+    GRAMMAR = "grammar"  # the grammar or the schema is complete, or allows no token that the model has
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,7 +87,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     With `continue_last`, the last message is an answer that was cut, and the model goes on with it. In a raw prompt
     control tokens may be written out; in messages they never take effect. `ignore_end` goes on past the model's end
-    marks, up to `max_tokens`: for measuring.
+    marks, up to `max_tokens`: for measuring. With `alternatives`, every token comes with a `TokenDrawn` that shows so
+    many of the likeliest tokens before and after the samplers.
     """
 
     messages: tuple[Message, ...] = ()
@@ -94,6 +96,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     prompt_ids: tuple[int, ...] = ()
     ignore_end: bool = False
     continue_last: bool = False
+    alternatives: int = 0
     sampling: SamplingParams = SamplingParams()
 
 
@@ -176,6 +179,28 @@ class TextDelta(Event, tag="text", frozen=True):
     n_tokens: int
 
 
+class Alternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A token that was drawn or could have been, with its probability before and after the samplers.
+
+    `removed_by` names the sampler that took it out of the draw, "grammar" also for a JSON schema; empty where none did.
+    """
+
+    token: int
+    text: str
+    before: float
+    after: float = 0.0
+    removed_by: str = ""
+
+
+class TokenDrawn(Event, tag="token", frozen=True):
+    """How a token was drawn, sent before its text. Only for requests with `alternatives`; likeliest before first."""
+
+    token: int
+    text: str
+    probability: float  # after the samplers
+    alternatives: tuple[Alternative, ...] = ()
+
+
 class ContextTrimmed(Event, tag="context_trimmed", frozen=True):
     """Messages that no longer fit were left out of the prompt: their positions in the request."""
 
@@ -214,13 +239,13 @@ class Failed(Event, tag="failed", frozen=True):
 
 
 AnyEvent = (
-    Hello | LoadProgress | Loaded | PromptProgress | TextDelta | ContextTrimmed | Finished
+    Hello | LoadProgress | Loaded | PromptProgress | TextDelta | TokenDrawn | ContextTrimmed | Finished
     | Tokenized | TokensCounted | Unloaded | Failed
 )  # fmt: skip
 CLOSING = (Loaded, Finished, Tokenized, TokensCounted, Unloaded, Failed)
 """The events that close a command; exactly one answers each."""
 
-GenerationEvent = PromptProgress | TextDelta | ContextTrimmed | Finished
+GenerationEvent = PromptProgress | TextDelta | TokenDrawn | ContextTrimmed | Finished
 
 _commands: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyCommand)
 _events: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)

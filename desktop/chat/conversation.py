@@ -29,6 +29,7 @@ _ENDED_AS = {
     FinishReason.LENGTH: MessageState.CUT_LENGTH,
     FinishReason.CONTEXT: MessageState.CUT_CONTEXT,
     FinishReason.STOPPED: MessageState.STOPPED,
+    FinishReason.GRAMMAR: MessageState.DONE,
 }
 
 

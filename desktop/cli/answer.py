@@ -32,6 +32,7 @@ _REASONS = {
     FinishReason.LENGTH: N_("the length limit was reached"),
     FinishReason.CONTEXT: N_("the context is full"),
     FinishReason.STOPPED: N_("it was stopped"),
+    FinishReason.GRAMMAR: N_("the grammar allows nothing more"),
 }
 
 

@@ -65,8 +65,9 @@ def _group(group: type[SettingsGroup]) -> Iterator[str]:
 
 def _sampler_order() -> str:
     return (
-        "The samplers act in this order: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC, "
-        "temperature, draw. Mirostat takes only the temperature before it; adaptive-p takes the place of the draw. "
+        "The samplers act in this order: logit bias, grammar or JSON schema, penalties, DRY, top-n-sigma, top-k, "
+        "typical-p, top-p, min-p, XTC, temperature, draw. Mirostat takes only the first two and the temperature before "
+        "it; adaptive-p takes the place of the draw. "
         "What is switched off does nothing."
     )
 

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QLabel, QVBoxLayout,
 from desktop import icons
 from desktop.controls.buttons import Words
 from desktop.settings.live import LiveSettings
-from desktop.settings.widgets import NumberField, shown_value, widget_for
+from desktop.settings.widgets import ListField, LongTextField, NumberField, shown_value, widget_for
 from desktop.theme import Space, current_theme
 from runtime.settings import Applies, BadSetting, SettingField
 from runtime.text import N_, _
@@ -140,7 +140,8 @@ class SettingRow(QWidget):
         try:
             self._live.set_values(self.declared.group, **{self.declared.name: value})
         except BadSetting as error:
-            self.field.set_value(self._live.value(self.declared.group, self.declared.name))
+            if not isinstance(self.field, ListField | LongTextField):  # a text stays, to be put right
+                self.field.set_value(self._live.value(self.declared.group, self.declared.name))
             self._refuse(error)
         else:
             self.refresh()

@@ -368,14 +368,47 @@ class ListField(QWidget):
         if value != self.value():
             self._edit.setPlainText("\n".join(_escaped(item) for item in value))
 
-    def show_error(self, _wrong: bool) -> None:
-        """Any text is allowed."""
+    def show_error(self, wrong: bool) -> None:
+        self._edit.setProperty("wrong", "true" if wrong else None)
+        repolish(self._edit)
 
 
-FieldWidget = BoolField | ChoiceField | NumberField | TextField | ListField
+class LongTextField(QWidget):
+    """One text of several lines, such as a grammar."""
+
+    changed = Signal(object)
+
+    def __init__(self, declared: SettingField, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.beside_title = False
+        self._edit = LinesEdit()
+        self._edit.setProperty("kind", "field")
+        self._edit.setTabChangesFocus(True)
+        self._edit.setAccessibleName(_(declared.setting.title))
+        self._edit.setFont(current_theme().code_font)
+        self._edit.setFixedHeight(6 * self._edit.fontMetrics().lineSpacing())
+        self._edit.left.connect(lambda: self.changed.emit(self.value()))
+        self.setFocusProxy(self._edit)
+        _alone(self, self._edit)
+
+    def value(self) -> str:
+        """Returns the text that is written; blanks alone count as none."""
+        text = self._edit.toPlainText()
+        return text if text.strip() else ""
+
+    def set_value(self, value: str) -> None:
+        if value != self.value():
+            self._edit.setPlainText(value)
+
+    def show_error(self, wrong: bool) -> None:
+        self._edit.setProperty("wrong", "true" if wrong else None)
+        repolish(self._edit)
+
+
+FieldWidget = BoolField | ChoiceField | NumberField | TextField | ListField | LongTextField
 KINDS: dict[str, Callable[[SettingField], FieldWidget]] = {
     "bool": BoolField, "choice": ChoiceField, "int": NumberField, "float": NumberField, "str": TextField,
-    "list": ListField,
+    "list": ListField, "lines": LongTextField,
 }  # fmt: skip
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from runtime import devices, gguf_header, memory, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama import library as llama_library
 from runtime.llama.cache import Stopped, TokenCache
+from runtime.llama.logits import InvalidNumbers, check_score, check_scores
 from runtime.llama.model import LlamaModel
 from runtime.llama.prompt import Prompt, PromptBuilder
 from runtime.llama.sampler import SamplerChain, used_seed
@@ -29,6 +31,9 @@ from runtime.protocol import (
 )
 from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
+
+if TYPE_CHECKING:
+    from runtime.llama.constraint import Constraints
 
 
 class LlamaEngine:
@@ -56,6 +61,7 @@ class LlamaEngine:
         )
         self._cache = TokenCache(self._model)
         self._prompts = PromptBuilder(self._model)
+        self._constraints: Constraints | None = None
         self._info = _info_of(self._model, params, load_seconds=time.monotonic() - started)
 
     @property
@@ -67,11 +73,23 @@ class LlamaEngine:
         prompt = self._prompts.build(request)
         if prompt.dropped:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)
-        answer = _Answer(self._model, self._cache, request, prompt, stop)
+        answer = _Answer(self._model, self._cache, request, prompt, stop, constraints=self._constraints_for(request))
         try:
             yield from answer.events()
+        except InvalidNumbers:
+            self._cache.clear()  # what led to them may lie in it
+            raise
         finally:
             answer.close()
+
+    def _constraints_for(self, request: GenerationRequest) -> Constraints | None:
+        if not request.sampling.grammar and not request.sampling.json_schema:
+            return None
+        if self._constraints is None:
+            from runtime.llama.constraint import Constraints  # brings numpy, which other answers do without
+
+            self._constraints = Constraints(self._model.library, self._model.vocabulary)
+        return self._constraints
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         return self._model.vocabulary.tokenize(text, special=special)
@@ -91,20 +109,23 @@ class _Answer:
     """One answer on its way: reads the prompt, then draws tokens until something ends it."""
 
     def __init__(
-        self, model: LlamaModel, cache: TokenCache, request: GenerationRequest, prompt: Prompt, stop: StopFlag
-    ) -> None:
+        self, model: LlamaModel, cache: TokenCache, request: GenerationRequest, prompt: Prompt, stop: StopFlag, *,
+        constraints: Constraints | None,
+    ) -> None:  # fmt: skip
         self._model = model
         self._cache = cache
         self._prompt = prompt
         self._stop = stop
         self._params = request.sampling
-        self._ends_answer = (lambda token: False) if request.ignore_end else model.vocabulary.ends_answer
+        ignores_end = request.ignore_end and constraints is None  # nothing can follow the end of a grammar
+        self._ends_answer = (lambda token: False) if ignores_end else model.vocabulary.ends_answer
         self._seed = used_seed(request.sampling)
         self._decoder = StreamDecoder()
         self._matcher = StopMatcher(request.sampling.stop)
         self._sampler = SamplerChain(
-            model.library, model.vocabulary, request.sampling, seed=self._seed, context_length=model.context_length
-        )
+            model.library, model.vocabulary, request.sampling, seed=self._seed, context_length=model.context_length,
+            constraints=constraints, alternatives=request.alternatives,
+        )  # fmt: skip
         self._cached = self._generated = 0
         self._reuse_note = ""
         self._stop_text = ""
@@ -138,8 +159,14 @@ class _Answer:
     def _write(self) -> Generator[GenerationEvent, None, FinishReason]:
         """Yields text; returns why the answer ended."""
         vocabulary, context, limit = self._model.vocabulary, self._model.context, self._limit()
+        check_scores(self._scores(), vocabulary.size)
         while not self._stop.is_set():
             token = self._sampler.sample(context)
+            if token is None:
+                return FinishReason.GRAMMAR
+            check_score(self._scores(), token)
+            if self._sampler.drawn is not None:
+                yield self._sampler.drawn
             if self._ends_answer(token):
                 return FinishReason.END
             self._generated += 1
@@ -155,6 +182,9 @@ class _Answer:
                 return FinishReason.CONTEXT
             self._cache.append(token)
         return FinishReason.STOPPED
+
+    def _scores(self) -> Any:
+        return self._model.library.llama_get_logits_ith(self._model.context, -1)
 
     def _limit(self) -> float:
         return self._params.max_tokens if self._params.max_tokens > 0 else float("inf")

@@ -1,7 +1,11 @@
 """Builds llama.cpp's C sampler chain from `SamplingParams`. Knows nothing about text or the cache.
 
-The order of the chain is llama.cpp's own default: penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p, XTC,
-temperature, draw. Mirostat takes only the temperature before it; adaptive-p takes the place of the draw.
+The order of the chain: logit bias, grammar or schema, penalties, DRY, top-n-sigma, top-k, typical-p, top-p, min-p,
+XTC, temperature, draw. Mirostat takes only what stands before the penalties, and the temperature; adaptive-p takes the
+place of the draw. Biases, penalties and a grammar change each token's score for itself, so a grammar that is asked
+after the penalties gives the same as one asked before.
+
+The whole chain runs in one call of llama.cpp, unless something has to happen between its samplers (`stepwise`).
 """
 
 from __future__ import annotations
@@ -10,10 +14,16 @@ import ctypes
 import math
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from runtime.llama import biases
 from runtime.llama.vocabulary import Vocabulary
 from runtime.params import SamplingParams
+from runtime.protocol import TokenDrawn
+
+if TYPE_CHECKING:
+    from runtime.llama.constraint import Constraints
+    from runtime.llama.stepwise import StepwiseDraw
 
 _MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF asks llama.cpp for a random seed, which would then be unknown
 _MIN_KEEP = 1
@@ -29,19 +39,49 @@ class SamplerChain:
     """Owns one C sampler chain. Control tokens never enter the history that penalties look at."""
 
     def __init__(
-        self, library: Any, vocabulary: Vocabulary, params: SamplingParams, *, seed: int, context_length: int
+        self,
+        library: Any,
+        vocabulary: Vocabulary,
+        params: SamplingParams,
+        *,
+        seed: int,
+        context_length: int,
+        constraints: Constraints | None = None,
+        alternatives: int = 0,
     ) -> None:
+        """Raises `BadBias`, `BadGrammar` and `BadSchema`."""
         self._library = library
         self._vocabulary = vocabulary
         self._params = params
         self._context_length = context_length
         self._history: list[int] = []
         self._remembering: list[Any] = []
+        self._biases = dict.fromkeys(vocabulary.suppressed, -math.inf) | biases.resolved(params.logit_bias, vocabulary)
+        self._constraint = constraints.make(params) if constraints is not None else None
         chain_params = library.llama_sampler_chain_default_params()
         chain_params.no_perf = True
         self._chain = library.llama_sampler_chain_init(chain_params)
-        for sampler in self._samplers(seed):
+        stages = list(self._samplers(seed))
+        for _name, sampler in stages:
             library.llama_sampler_chain_add(self._chain, sampler)
+        self._stepwise = self._steps(stages, alternatives)
+
+    def _steps(self, stages: list[tuple[str, Any]], alternatives: int) -> StepwiseDraw | None:
+        # llama.cpp's typical-p takes the logarithm of a probability of 0 where a token is forbidden.
+        forbids = self._params.typical_p < 1 and -math.inf in self._biases.values()
+        if self._constraint is None and alternatives <= 0 and not forbids:
+            return None
+        from runtime.llama.stepwise import StepwiseDraw  # brings numpy, which other answers do without
+
+        return StepwiseDraw(
+            self._library, self._vocabulary, stages, self._params,
+            constraint=self._constraint, alternatives=alternatives,
+        )  # fmt: skip
+
+    @property
+    def drawn(self) -> TokenDrawn | None:
+        """How the last token was drawn, where that was asked for."""
+        return self._stepwise.drawn if self._stepwise is not None else None
 
     def remember(self, ids: Sequence[int]) -> None:
         """Tells penalties and DRY what was said before the answer, without its control tokens."""
@@ -52,17 +92,30 @@ class SamplerChain:
             self._history.append(token)
             self._tell(token)
 
-    def sample(self, context: Any) -> int:
-        """Draws the next token from the context's last logits."""
-        token: int = self._library.llama_sampler_sample(self._chain, context, -1)
-        if self._remembering:
+    def sample(self, context: Any) -> int | None:
+        """Draws the next token from the context's last logits; None where the constraint allows none."""
+        if self._stepwise is None:
+            token: int | None = self._library.llama_sampler_sample(self._chain, context, -1)
+        else:
+            token = self._step(self._stepwise, context)
+        if self._remembering and token is not None:
             self._note(token)
+        return token
+
+    def _step(self, stepwise: StepwiseDraw, context: Any) -> int | None:
+        token = stepwise.draw(self._library.llama_get_logits_ith(context, -1))
+        if token is not None:
+            self._library.llama_sampler_accept(self._chain, token)
+            if self._constraint is not None:
+                self._constraint.accept(token)
         return token
 
     def close(self) -> None:
         if self._chain is not None:
             self._library.llama_sampler_free(self._chain)
             self._chain = None
+            if self._constraint is not None:
+                self._constraint.close()
 
     def _note(self, token: int) -> None:
         if token not in self._vocabulary.control_ids:
@@ -85,40 +138,39 @@ class SamplerChain:
         # llama.cpp's C functions take -1 as 0, that is off; here it means the whole context.
         return self._context_length if setting < 0 else min(setting, self._context_length)
 
-    def _samplers(self, seed: int) -> Iterable[Any]:
+    def _samplers(self, seed: int) -> Iterable[tuple[str, Any]]:
+        """Yields the samplers with their names, in their order."""
         lib, p = self._library, self._params
-        yield from self._suppression()
+        if self._biases:
+            yield "logit_bias", self._bias_sampler()
         if p.mirostat != "0" and not p.greedy:
-            yield lib.llama_sampler_init_temp(p.temperature)
-            yield self._mirostat(seed)
+            yield "temperature", lib.llama_sampler_init_temp(p.temperature)
+            yield "mirostat", self._mirostat(seed)
             return
         yield from self._penalties()
         if p.greedy:
-            yield lib.llama_sampler_init_greedy()
+            yield "greedy", lib.llama_sampler_init_greedy()
             return
         yield from self._filters(seed)
-        yield lib.llama_sampler_init_temp_ext(p.temperature, p.dynatemp_range, p.dynatemp_exponent)
+        yield "temperature", lib.llama_sampler_init_temp_ext(p.temperature, p.dynatemp_range, p.dynatemp_exponent)
         yield self._draw(seed)
 
-    def _suppression(self) -> Iterable[Any]:
-        ids = self._vocabulary.suppressed
-        if ids:
-            biases = (self._library.llama_logit_bias * len(ids))()
-            for slot, token in zip(biases, ids, strict=True):
-                slot.token, slot.bias = token, -math.inf
-            yield self._library.llama_sampler_init_logit_bias(self._vocabulary.size, len(ids), biases)
+    def _bias_sampler(self) -> Any:
+        entries = (self._library.llama_logit_bias * len(self._biases))()
+        for slot, (token, amount) in zip(entries, self._biases.items(), strict=True):
+            slot.token, slot.bias = token, amount
+        return self._library.llama_sampler_init_logit_bias(self._vocabulary.size, len(entries), entries)
 
-    def _penalties(self) -> Iterable[Any]:
+    def _penalties(self) -> Iterable[tuple[str, Any]]:
         lib, p = self._library, self._params
         window = self._window(p.penalty_window)
         if window > 0 and (p.repeat_penalty, p.frequency_penalty, p.presence_penalty) != (1.0, 0.0, 0.0):
-            yield self._keep(
-                lib.llama_sampler_init_penalties(
-                    self._vocabulary.size, window, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
-                )
+            penalties = lib.llama_sampler_init_penalties(
+                self._vocabulary.size, window, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
             )
+            yield "penalties", self._keep(penalties)
         if p.dry_multiplier > 0 and self._window(p.dry_window) > 0:
-            yield self._keep(self._dry())
+            yield "dry", self._keep(self._dry())
 
     def _keep(self, sampler: Any) -> Any:
         self._remembering.append(sampler)
@@ -133,20 +185,20 @@ class SamplerChain:
             self._window(p.dry_window), array, len(breakers),
         )  # fmt: skip
 
-    def _filters(self, seed: int) -> Iterable[Any]:
+    def _filters(self, seed: int) -> Iterable[tuple[str, Any]]:
         lib, p = self._library, self._params
-        table: tuple[tuple[bool, Callable[[], Any]], ...] = (
-            (p.top_n_sigma > 0, lambda: lib.llama_sampler_init_top_n_sigma(p.top_n_sigma)),
-            (p.top_k > 0, lambda: lib.llama_sampler_init_top_k(min(p.top_k, self._vocabulary.size))),
-            (p.typical_p < 1, lambda: lib.llama_sampler_init_typical(p.typical_p, _MIN_KEEP)),
-            (p.top_p < 1, lambda: lib.llama_sampler_init_top_p(p.top_p, _MIN_KEEP)),
-            (p.min_p > 0, lambda: lib.llama_sampler_init_min_p(p.min_p, _MIN_KEEP)),
+        table: tuple[tuple[str, bool, Callable[[], Any]], ...] = (
+            ("top_n_sigma", p.top_n_sigma > 0, lambda: lib.llama_sampler_init_top_n_sigma(p.top_n_sigma)),
+            ("top_k", p.top_k > 0, lambda: lib.llama_sampler_init_top_k(min(p.top_k, self._vocabulary.size))),
+            ("typical_p", p.typical_p < 1, lambda: lib.llama_sampler_init_typical(p.typical_p, _MIN_KEEP)),
+            ("top_p", p.top_p < 1, lambda: lib.llama_sampler_init_top_p(p.top_p, _MIN_KEEP)),
+            ("min_p", p.min_p > 0, lambda: lib.llama_sampler_init_min_p(p.min_p, _MIN_KEEP)),
             (
-                p.xtc_probability > 0,
+                "xtc", p.xtc_probability > 0,
                 lambda: lib.llama_sampler_init_xtc(p.xtc_probability, p.xtc_threshold, _MIN_KEEP, seed),
             ),
         )
-        return (make() for wanted, make in table if wanted)
+        return ((name, make()) for name, wanted, make in table if wanted)
 
     def _mirostat(self, seed: int) -> Any:
         lib, p = self._library, self._params
@@ -156,8 +208,9 @@ class SamplerChain:
             )
         return lib.llama_sampler_init_mirostat_v2(seed, p.mirostat_tau, p.mirostat_eta)
 
-    def _draw(self, seed: int) -> Any:
+    def _draw(self, seed: int) -> tuple[str, Any]:
         p = self._params
         if p.adaptive_p_target >= 0:
-            return self._library.llama_sampler_init_adaptive_p(p.adaptive_p_target, p.adaptive_p_decay, seed)
-        return self._library.llama_sampler_init_dist(seed)
+            adaptive = self._library.llama_sampler_init_adaptive_p(p.adaptive_p_target, p.adaptive_p_decay, seed)
+            return "adaptive_p", adaptive
+        return "draw", self._library.llama_sampler_init_dist(seed)

@@ -82,9 +82,13 @@ class Vocabulary:
             known = self._bytes[token] = self._read_piece(token, special=False)
         return known
 
+    def raw_piece(self, token: int) -> bytes:
+        """Returns a token's bytes; for a control token its name."""
+        return self._read_piece(token, special=True)
+
     def label(self, token: int) -> str:
         """Returns a token's text for people: control tokens by their name, stray bytes as U+FFFD."""
-        return self._read_piece(token, special=True).decode("utf-8", "replace")
+        return self.raw_piece(token).decode("utf-8", "replace")
 
     def _read_piece(self, token: int, *, special: bool) -> bytes:
         room = _PIECE_BYTES

@@ -35,6 +35,11 @@ EVENTS = [
     protocol.PromptProgress(id=2, done=3, total=9, cached=1),
     protocol.TextDelta(id=2, text="a\nb", n_tokens=2),
     protocol.ContextTrimmed(id=2, dropped=(1, 2)),
+    protocol.TokenDrawn(
+        id=2, token=7, text=" a", probability=0.75,
+        alternatives=(protocol.Alternative(token=7, text=" a", before=0.5, after=0.75),
+                      protocol.Alternative(token=9, text="�", before=0.1, removed_by="top_k")),
+    ),
     protocol.Finished(id=2, reason=FinishReason.STOP_TEXT, usage=Usage(prompt_tokens=9), seed=7, stop_text="\n"),
     protocol.Tokenized(id=3, ids=(1, 2), pieces=("a", "\ufffd")),
     protocol.TokensCounted(id=4, total=9),
