@@ -91,8 +91,13 @@ class Photographer:
         self._until(lambda: self._opening.application is not None)
 
     @property
+    def _application(self) -> Any:
+        assert self._opening.application is not None, "the window is not furnished yet"
+        return self._opening.application
+
+    @property
     def _parts(self) -> Any:
-        return self._opening.application.parts
+        return self._application.parts
 
     def run(self) -> None:
         """Makes all pictures of this scale."""
@@ -103,7 +108,7 @@ class Photographer:
                 self._picture(name)
         self._opening.shell.close()
         self._opening.qt.exec()
-        self._opening.application.leave()
+        self._application.leave()
         self._opening.instance.release()
 
     def _have_chats(self) -> None:
@@ -120,7 +125,7 @@ class Photographer:
         for questions in CHATS:
             self._parts.session.new_chat()
             for question in questions:
-                self._opening.application.window.composing.send(question)
+                self._application.window.composing.send(question)
                 self._until(lambda: not self._parts.session.busy)
         for name in ANSWERS:
             self._parts.live.reset(SamplingParams, name)
@@ -131,7 +136,7 @@ class Photographer:
         theme, language, _scale = name.split("-")
         self._parts.live.set_values(AppSettings, theme=theme, language=language)
         self._rest(0.2)  # the window is built anew for another language
-        window = self._opening.application.window
+        window = self._application.window
         window.show_panel(True)
         self._opening.shell.activateWindow()
         window.composing.composer.edit.setFocus()
