@@ -392,7 +392,9 @@ def _limit_memory() -> None:
     import resource  # not on Windows
 
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY_LIMIT, resource.RLIM_INFINITY))
+    limits = resource.getrlimit(resource.RLIMIT_AS)  # a shell or a cluster may have set some; they only go down
+    lowest = min(limit for limit in (held + MEMORY_LIMIT, *limits) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (lowest, limits[1]))
 
 
 if __name__ == "__main__":

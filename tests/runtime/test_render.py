@@ -261,6 +261,19 @@ def test_child_that_dies_of_a_template_is_tried_once_more(tmp_path: Path) -> Non
     assert log.read_text() == "xx"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the child limits its own memory")
+@pytest.mark.parametrize("kibibytes", [2_000_000, 200_000])
+def test_a_limit_on_memory_that_the_system_has_set_already_is_kept(kibibytes: int) -> None:
+    command = ["sh", "-c", f'ulimit -v {kibibytes}; exec "{sys.executable}" -P -m runtime.render']
+    renderer = TemplateRenderer(command, timeout=20)
+    try:
+        assert renderer.render(CHATML, HELLO).text
+        with pytest.raises(TemplateTooLarge):
+            renderer.render("{{ 'A' * 10**9 }}", HELLO)
+    finally:
+        renderer.close()
+
+
 def test_memory_is_watched_where_the_child_cannot_limit_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(render_module, "_CAN_LIMIT_ITSELF", False)
     script = f"print('ready', flush=True); input(); hoard = b'x' * {MEMORY_LIMIT + 2**20}; input()"
