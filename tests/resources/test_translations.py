@@ -27,7 +27,7 @@ _spec.loader.exec_module(translations)
 
 CHINESE = "\u3400-\u9fff"
 # Names that are the same in every language: samplers, techniques, file formats, and what is typed.
-NAMES = {"Flash attention", "Mirostat", "Min-p", "Quern", "Top-k", "Top-n-sigma", "Top-p", "Typical-p"}
+NAMES = {"Flash attention", "JSON schema", "Mirostat", "Min-p", "Quern", "Top-k", "Top-n-sigma", "Top-p", "Typical-p"}
 KEYS = {"Alt+Enter, \\ Enter", "Ctrl-C", "Ctrl-D", "Enter", "Up, Down, Ctrl-R"}
 SETTINGS = [declared for group in GROUPS for declared in fields_of(group)]
 
