@@ -159,13 +159,23 @@ def _cores_of_quota(quota: str = "", period: str = "") -> float:
 
 def memory_left_in_container() -> int | None:
     """Returns the bytes that a container's limit leaves to this process; None without a limit."""
+    left = [limit - used for limit, used in _memory_of_containers()]
+    return max(0, min(left)) if left else None
+
+
+def memory_limit_of_container() -> int | None:
+    """Returns the bytes that a container allows; None without a limit."""
+    return min((limit for limit, _used in _memory_of_containers()), default=None)
+
+
+def _memory_of_containers() -> list[tuple[int, int]]:
+    """Returns the limit and the use of each control group around this process that has a limit, in bytes."""
     pairs = [(folder / "memory.max", folder / "memory.current") for folder in _cgroups("memory.max")] + [
         (folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes")
         for folder in _cgroups("memory.limit_in_bytes", controller="memory")
     ]
     numbers = [(_read(limit), _read(used)) for limit, used in pairs]
-    left = [int(limit) - int(used) for limit, used in numbers if limit.isdigit() and used.isdigit()]
-    return max(0, min(left)) if left else None
+    return [(int(limit), int(used)) for limit, used in numbers if limit.isdigit() and used.isdigit()]
 
 
 def _cgroups(name: str, *, controller: str = "") -> list[Path]:

@@ -19,7 +19,7 @@ from runtime import text
 from runtime.gguf_architectures import KNOWN_ARCHITECTURES
 from runtime.places import UnwritablePlace, atomic_write
 
-_FORMAT = 1
+_FORMAT = 2
 _MAX_BYTES = 1 << 26
 _log = logging.getLogger(__name__)
 
@@ -33,6 +33,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     quantization: str = ""
     context_length: int = 0
     reason: str = ""
+    memory_bytes: int = 0
 
 
 class HeaderCache:

@@ -1,29 +1,35 @@
 """The models on this computer: finds them, describes them from their headers, and knows them by name.
 
-Reads no weights. Where models are looked for is the table `SOURCES`; `describe.py` says what a single one is.
+Reads no weights. Other programs' folders are the table of `model_sources.py`, how models lie in a folder is in
+`model_layouts.py`, and `describe.py` says what a single one is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime import describe, starter
+import msgspec
+
+from runtime import describe, folder_reader, memory, model_layouts, starter
 from runtime.describe import ModelInfo
 from runtime.errors import UserError
+from runtime.folder_reader import FolderReader
 from runtime.header_cache import HeaderCache
 from runtime.model_errors import ModelMissing, ModelUnreadable, UnsupportedModel
+from runtime.model_sources import OTHER_PROGRAMS, System
 from runtime.places import places, shown_path
+from runtime.saved_settings import SavedSettings
 from runtime.text import _
 
-__all__ = ["SOURCES", "AmbiguousModel", "Library", "ModelInfo", "Source", "UnknownModel", "resolve"]
+__all__ = ["AmbiguousModel", "Library", "ModelInfo", "UnknownModel", "resolve"]
 
-_MAX_DEPTH = 8
-_MAX_ENTRIES = 100_000  # files and folders looked at below one folder
+_LATEST = ":latest"  # what Ollama understands where a name has no tag
 
 
 class UnknownModel(UserError):
@@ -56,48 +62,31 @@ class AmbiguousModel(UserError):
         self.candidates = tuple(candidates)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A place where models are looked for: a word for programs, and the folders or files it consists of."""
-
-    name: str
-    roots: Callable[[], list[Path]]
-
-
-def _starter_roots() -> list[Path]:
-    try:
-        return [starter.starter_path()]
-    except starter.StarterMissing:
-        return []
-
-
-SOURCES = (
-    Source(starter.NAME, _starter_roots),
-    Source("quern", lambda: [places().models]),
-)
-
-
 @dataclass
 class Library:
-    """The models of all sources and of `folders`. Holds no state but what could not be read at the last look."""
+    """The models of Quern, of other programs, and of `folders`; those of the saved settings where none are given.
 
-    folders: Sequence[Path] = ()
-    problems: list[str] = field(default_factory=list)  # sentences
+    Holds no state but `problems`: sentences about what could not be read at the last look.
+    """
+
+    folders: Sequence[Path | str] | None = None
+    problems: list[str] = field(default_factory=list)
 
     def models(self) -> list[ModelInfo]:
         """Returns every model once, the starter first, then by name; split sets are one entry.
 
-        Files that cannot be run are listed with the reason. Raises nothing for what is wrong with single files.
+        A file that is reached over several ways is the one that was met first; its other names become aliases. Files
+        that cannot be run are listed with the reason. Raises nothing for what is wrong with single files.
         """
-        self.problems.clear()
         cache = HeaderCache(places().cache / "headers.json")
-        found: dict[Path, ModelInfo] = {}
-        for source in (*SOURCES, Source("folder", lambda: list(self.folders))):
-            for root in source.roots():
-                for model in self._below(root, source.name, cache):
-                    found.setdefault(Path(os.path.realpath(model.path)), model)
+        reader = FolderReader()
+        found: dict[tuple[object, ...], ModelInfo] = {}
+        for model in self._all(reader, cache):
+            identity = _identity(model.path)
+            found[identity] = _with_name(found[identity], model.name) if identity in found else model
         cache.save()
-        return sorted(found.values(), key=lambda model: (model.source != starter.NAME, _folded(model.name)))
+        self.problems[:] = reader.problems
+        return sorted(_with_cautions(found.values()), key=_order)
 
     def find(self, text: str) -> ModelInfo:
         """Returns the model with this name, or the only one whose name begins like it; case does not matter.
@@ -106,61 +95,92 @@ class Library:
         """
         models = self.models()
         wanted = _folded(text.removesuffix(".gguf"))
-        for fits in (str.__eq__, str.startswith):
-            matches = [model for model in models if wanted and fits(_folded(model.name), wanted)]
+        for fits in (str.__eq__, _is_latest, str.startswith):
+            matches = [model for model in models if wanted and any(fits(name, wanted) for name in _names(model))]
             if len(matches) == 1:
                 return matches[0]
             if matches:
                 raise AmbiguousModel(text, matches)
-        names = {_folded(model.name): model.name for model in models}
+        names = {name: model.name for model in models for name in _names(model)}
         near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
-        raise UnknownModel(text, [names[name] for name in near])
+        raise UnknownModel(text, list(dict.fromkeys(names[name] for name in near)))
 
-    def _below(self, root: Path, source: str, cache: HeaderCache) -> Iterator[ModelInfo]:
-        if root.is_file():
-            name = starter.NAME if source == starter.NAME else ""
-            yield describe.gguf_file(root, source=source, cache=cache, name=name)
-            return
-        for folder, files in self._walk(root):
-            yield from describe.folder(folder, files, source=source, cache=cache)
+    def _all(self, reader: FolderReader, cache: HeaderCache) -> Iterator[ModelInfo]:
+        """Yields what lies in all places; their order decides which name a model has that lies in several."""
+        with contextlib.suppress(starter.StarterMissing):
+            yield describe.gguf_file(starter.starter_path(), source=starter.NAME, cache=cache, name=starter.NAME)
+        for source, root in self._roots(reader):
+            if root.is_file():
+                yield describe.gguf_file(root, source=source, cache=cache)
+            for listing in model_layouts.search(root, reader):
+                yield from describe.folder(listing, source=source, cache=cache)
 
-    def _walk(self, root: Path) -> Iterator[tuple[Path, list[str]]]:
-        """Yields each folder with the names of its files; links are followed, loops are not."""
-        seen: set[tuple[int, int]] = set()
-        waiting = [(root, 0)]
-        entries = 0
-        while waiting:
-            folder, depth = waiting.pop()
-            listing = self._list(folder, seen)
-            entries += len(listing)
-            if entries > _MAX_ENTRIES:
-                self.problems.append(
-                    _("{folder} holds too many files; only a part was looked at.").format(folder=shown_path(root))
-                )
-                return
-            files = sorted(entry.name for entry in listing if not _is_folder(entry))
-            yield folder, files
-            if depth < _MAX_DEPTH:
-                inner = (Path(entry.path) for entry in listing if _is_folder(entry))
-                waiting += [(path, depth + 1) for path in inner if not path.name.startswith(".")]
+    def _roots(self, reader: FolderReader) -> Iterator[tuple[str, Path]]:
+        system = System.here()
+        yield "quern", places().models
+        for program in OTHER_PROGRAMS:
+            for root in program.roots(system):
+                yield program.name, root
+        for added in _saved_folders() if self.folders is None else self.folders:
+            root = system.home / os.path.expanduser(added)
+            if _is_missing(root):
+                missing = _("The folder {folder} is missing. It may have been moved, or its drive is not connected.")
+                reader.problems.append(missing.format(folder=shown_path(root)))
+            yield "folder", root
 
-    def _list(self, folder: Path, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
-        try:
-            status = os.stat(folder)
-            if (status.st_dev, status.st_ino) in seen:
-                return []
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(folder) as entries:
-                return [entry for _n, entry in zip(range(_MAX_ENTRIES + 1), entries, strict=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            self.problems.append(
-                _("The folder {folder} cannot be read: {error}.").format(
-                    folder=shown_path(folder), error=error.strerror or str(error)
-                )
-            )
-            return []
+
+def _saved_folders() -> tuple[str, ...]:
+    folders: tuple[str, ...] = SavedSettings.read(places().settings_file).app.get("model_folders", ())
+    return folders
+
+
+def _is_missing(folder: Path) -> bool:
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _identity(path: Path) -> tuple[object, ...]:
+    """Returns what is the same for all ways to a file or folder: links of both kinds lead to one place on a disk."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (os.path.abspath(path),)
+    return (status.st_dev, status.st_ino) if status.st_ino else (os.path.realpath(path),)
+
+
+def _with_name(model: ModelInfo, name: str) -> ModelInfo:
+    if name in (model.name, *model.aliases):
+        return model
+    return msgspec.structs.replace(model, aliases=(*model.aliases, name))
+
+
+def _with_cautions(models: Iterable[ModelInfo]) -> Iterator[ModelInfo]:
+    total = memory.total_memory()
+    for model in models:
+        yield _with_caution(model, total) if model.memory_bytes > total else model
+
+
+def _with_caution(model: ModelInfo, total: int) -> ModelInfo:
+    sentence = _("It needs about {needed} GB of memory; this computer has {total} GB.")
+    numbers = {"needed": f"{model.memory_bytes / 1e9:.1f}", "total": f"{total / 1e9:.1f}"}
+    return msgspec.structs.replace(model, caution=sentence.format(**numbers))
+
+
+def _order(model: ModelInfo) -> tuple[bool, str, str]:
+    return model.source != starter.NAME, _folded(model.name), model.key
+
+
+def _names(model: ModelInfo) -> list[str]:
+    return [_folded(name) for name in (model.name, *model.aliases)]
+
+
+def _is_latest(name: str, wanted: str) -> bool:
+    return name == wanted + _LATEST
 
 
 def resolve(text: str, library: Library | None = None) -> ModelInfo:
@@ -173,22 +193,27 @@ def resolve(text: str, library: Library | None = None) -> ModelInfo:
     if text.strip().casefold() == starter.NAME:
         return describe.gguf_file(starter.starter_path(), source=starter.NAME, name=starter.NAME)
     path = Path(os.path.expanduser(text))
-    if _exists(path):
+    exists = _exists(path)
+    if exists:
         here = _in_folder(path, text) if path.is_dir() else describe.gguf_file(path.absolute(), source="path")
-        if here:
+        if here is not None:
             return here
-    elif _is_path(text):
-        raise ModelMissing(path.absolute())
-    return (library or Library()).find(text)
+    try:
+        return (library or Library()).find(text)
+    except UnknownModel:
+        if _is_path(text) and not exists:
+            raise ModelMissing(path.absolute()) from None
+        raise
 
 
 def _in_folder(folder: Path, text: str) -> ModelInfo | None:
     """Returns the only model in a folder; None where there is none."""
     try:
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+        listing = folder_reader.list_folder(folder.absolute())
     except OSError as error:
         raise ModelUnreadable(folder, _("The system says: {error}.").format(error=error.strerror)) from error
-    models = list(describe.folder(folder.absolute(), names, source="path"))
+    laid_out = model_layouts.laid_out(listing, [], FolderReader())
+    models = [model for found in laid_out for model in describe.folder(found, source="path")]
     runnable = [model for model in models if model.runnable]
     if len(runnable) > 1:
         raise AmbiguousModel(text, runnable)
@@ -206,13 +231,6 @@ def _exists(path: Path) -> bool:
 
 def _is_path(text: str) -> bool:
     return "/" in text or os.sep in text or text.startswith("~")
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 def _folded(name: str) -> str:

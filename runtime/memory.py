@@ -22,8 +22,7 @@ DEFAULT_CONTEXT = 4096
 _CELL_STEP = 256
 _LEAST_CONTEXT = 512
 _F32 = 4
-# Activations alive beside the scores, in rows of d_model numbers; measured on llama.cpp's CPU graphs.
-_ROWS_WITH_FLASH_ATTENTION, _ROWS_WITHOUT, _ROWS_AT_LOGITS, _ROWS_IN_FFN = 8, 6, 2, 3
+_ROWS_AT_LOGITS = 2  # rows of d_model numbers alive beside the scores of the next token
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,12 @@ def free_memory() -> int:
     """Returns the bytes that can be used without swapping, within a container's and the process's own limit."""
     available = int(psutil.virtual_memory().available)
     limits = (available, devices.memory_left_in_container(), _left_in_address_space())
+    return min(limit for limit in limits if limit is not None)
+
+
+def total_memory() -> int:
+    """Returns the bytes that a model could have at most: this computer's memory, or a container's limit."""
+    limits = (int(psutil.virtual_memory().total), devices.memory_limit_of_container())
     return min(limit for limit in limits if limit is not None)
 
 
@@ -176,17 +181,31 @@ def _state_bytes(header: GgufHeader) -> int:
 
 
 def _compute_bytes(header: GgufHeader, params: LoadParams, cells: int) -> int:
+    """Returns the largest of three phases; the numbers alive in each were measured on llama.cpp's CPU graphs."""
     T = min(params.micro_batch, params.batch, cells)
-    C, V, F = header.number("embedding_length"), header.n_vocab, header.number("feed_forward_length")
+    C, V = header.number("embedding_length"), header.n_vocab
     # One mask for each kind of cache. Flash attention reads it as f16 and keeps no scores.
     masked = cells + (_window_cells(header, params, cells) if any(layer.windowed for layer in _layers(header)) else 0)
-    if params.flash_attention == "off":
-        attention = T * _F32 * (cells * header.number("attention.head_count") + masked + _ROWS_WITHOUT * C)
-    else:
-        attention = T * (2 * masked + _F32 * _ROWS_WITH_FLASH_ATTENTION * C)
-    logits = T * _F32 * (V + _ROWS_AT_LOGITS * C)
-    feed_forward = T * _F32 * (2 * F + _ROWS_IN_FFN * C)
-    return max(attention, logits, feed_forward) + V * _F32
+    flash = params.flash_attention != "off"
+    mask = masked // 2 if flash else masked
+    scores = 0 if flash else cells * header.number("attention.head_count")
+    logits = V + _ROWS_AT_LOGITS * C
+    alive = max(logits, mask + scores + _attention_numbers(header), mask + _feed_forward_numbers(header))
+    return _F32 * (T * alive + V)
+
+
+def _attention_numbers(header: GgufHeader) -> int:
+    """Returns what attention holds for a token beside scores and mask: the residual, the queries, keys and values."""
+    heads, kv_heads = header.number("attention.head_count"), header.number("attention.head_count_kv")
+    C, D = header.number("embedding_length"), _head_dim(header, "key")
+    return 3 * C + 2 * heads * D + 2 * (kv_heads or heads) * D
+
+
+def _feed_forward_numbers(header: GgufHeader) -> int:
+    """Returns what a gated feed-forward holds for a token; of a mixture, what its active experts hold."""
+    experts = header.number("expert_feed_forward_length") * header.number("expert_used_count")
+    C, F = header.number("embedding_length"), experts or header.number("feed_forward_length")
+    return min(3 * F + 4 * C, 4 * F + C)
 
 
 def _padded(length: int) -> int:

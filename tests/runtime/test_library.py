@@ -12,8 +12,9 @@ import pytest
 import raw_gguf
 import tiny_gguf
 from raw_gguf import STRING, U32, pack, with_keys
-from runtime import library, starter
+from runtime import folder_reader, memory, starter
 from runtime.describe import ModelInfo
+from runtime.gguf_header import read_header
 from runtime.library import AmbiguousModel, Library, UnknownModel, resolve
 from runtime.model_errors import ModelMissing, ModelUnreadable, UnsupportedModel
 from runtime.places import places
@@ -68,6 +69,10 @@ def listed(*folders: Path) -> dict[str, ModelInfo]:
     return {info.name: info for info in Library(folders).models()}
 
 
+def listed_by_default() -> dict[str, ModelInfo]:
+    return {info.name: info for info in Library().models()}
+
+
 # --- listing ----------------------------------------------------------------------------------------------------
 
 
@@ -81,6 +86,7 @@ def test_a_model_is_described_from_its_header(models: Path) -> None:
     assert info == ModelInfo(
         name="Some-Model-Q8_0", path=path, kind="gguf", architecture="llama", size_bytes=path.stat().st_size,
         quantization="Q8_0", context_length=2048, runnable=True, source="quern",
+        memory_bytes=memory.estimate(read_header(path)).total,
     )  # fmt: skip
 
 
@@ -104,14 +110,47 @@ def test_an_added_folder_is_searched_too(models: Path, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_folders_of_the_settings_are_searched(models: Path, tmp_path: Path, person_home: Path) -> None:
+    model(tmp_path / "disk" / "far.gguf")
+    model(person_home / "mine" / "near.gguf")
+    model(person_home / "single" / "file.gguf")
+    added = {"model_folders": [str(tmp_path / "disk"), "~/mine", "single/file.gguf"]}
+    places().settings_file.write_text(json.dumps({"app": added}))
+    assert {name: info.source for name, info in listed_by_default().items()} == {
+        "far": "folder", "near": "folder", "file": "folder"
+    }  # fmt: skip
+    assert resolve("far").path == tmp_path / "disk" / "far.gguf"
+    assert listed() == {}  # where somebody says which folders to search, the settings do not count
+
+
+def test_an_added_folder_that_is_gone_becomes_a_sentence(models: Path, tmp_path: Path) -> None:
+    model(models / "one.gguf")
+    found = Library([tmp_path / "unplugged", "a\0b"])
+    assert [info.name for info in found.models()] == ["one"]
+    assert len(found.problems) == 2
+    assert "unplugged is missing" in found.problems[0]
+    found.folders = ()
+    found.models()
+    assert found.problems == []
+
+
 def test_a_model_reached_over_two_ways_is_listed_once(models: Path, tmp_path: Path) -> None:
     model(models / "one.gguf")
     (tmp_path / "link").symlink_to(models)
     assert list(listed(tmp_path / "link", models)) == ["one"]
 
 
+def test_hard_links_and_links_to_a_file_are_one_model_with_all_its_names(models: Path) -> None:
+    path = model(models / "a.gguf")
+    (models / "b.gguf").hardlink_to(path)
+    (models / "c.gguf").symlink_to(path)
+    (info,) = Library().models()
+    assert (info.name, info.path, info.aliases) == ("a", path, ("b", "c"))
+    assert resolve("B") == resolve("c") == info
+
+
 def test_folders_that_contain_themselves_are_looked_at_once(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_MAX_ENTRIES", 10)
+    monkeypatch.setattr(folder_reader, "_MAX_ENTRIES", 10)
     model(models / "one.gguf")
     (models / "loop").symlink_to(models)
     found = Library()
@@ -153,6 +192,45 @@ def test_a_broken_config_does_not_stop_the_list(models: Path, config: str) -> No
     assert list(listed()) == ["broken"]
 
 
+@pytest.mark.parametrize(
+    "key", [("general.type", STRING, "mmproj"), ("general.architecture", STRING, "clip"),
+            ("general.type", STRING, "imatrix")], ids=str
+)  # fmt: skip
+def test_files_that_belong_to_a_model_are_none(models: Path, key: raw_gguf.Key) -> None:
+    path = model(models / "eyes.gguf", key)
+    model(models / "model-with-eyes.gguf")
+    for _again in range(2):  # the second time from the cache
+        assert list(listed()) == ["model-with-eyes"]
+    assert not resolve(str(path)).runnable  # named, it says what it is
+
+
+@pytest.mark.parametrize("suffix", [".part", ".crdownload", ".aria2"])
+def test_downloads_under_way_are_no_models(models: Path, suffix: str) -> None:
+    for name in ("a.gguf.part", "b.gguf.tmp", "c.gguf.incomplete", ".d.gguf", "incomplete-e.gguf"):
+        model(models / name)
+    (models / "f.gguf").write_bytes(b"GG")  # what a browser puts beside its own file
+    model(models / f"f.gguf{suffix}")
+    assert listed() == {}
+
+
+def test_a_vocabulary_alone_says_that_it_holds_no_weights(models: Path) -> None:
+    (models / "vocabulary.gguf").write_bytes(pack(with_keys(VOCABULARY), (), b""))
+    (info,) = Library().models()
+    assert "vocabulary only" in info.reason
+
+
+def test_a_model_too_large_for_this_computer_runs_with_a_caution(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_gguf.write_tiny(models / "large.gguf")
+    model(models / "broken.gguf", ("general.architecture", STRING, "foo"))
+    monkeypatch.setattr(memory, "total_memory", lambda: 1000)
+    found = listed()
+    assert found["large"].runnable
+    assert "GB" in found["large"].caution
+    assert found["broken"].caution == ""
+    monkeypatch.setattr(memory, "total_memory", lambda: 1 << 50)
+    assert listed()["large"].caution == ""  # the cache does not keep what depends on the machine
+
+
 def test_an_adapter_is_called_one(models: Path) -> None:
     (models / "lora").mkdir()
     (models / "lora" / "adapter_config.json").write_text("{}")
@@ -167,10 +245,10 @@ def test_an_adapter_is_called_one(models: Path) -> None:
     ("keys", "reason"),
     [
         ([("general.architecture", STRING, "foo")], "“foo” is unknown"),
-        ([("general.architecture", STRING, "clip")], "helper"),
+        ([("general.architecture", STRING, "eagle3")], "helper"),
         ([("general.architecture", STRING, "bert")], "vectors"),
         ([("general.architecture", STRING, "dream")], "diffusion"),
-        ([("general.type", STRING, "mmproj")], "sees or hears"),
+        ([("general.type", STRING, "adapter")], "adapter"),
         ([("general.alignment", U32, 3)], "alignment"),
     ],
 )
@@ -206,6 +284,45 @@ def test_odd_names_are_found_and_shown(models: Path) -> None:
         assert all(info.name.encode() and info.key.encode() for info in found)
 
 
+def test_keys_are_unique_also_where_names_look_alike(models: Path) -> None:
+    for name in (b"a\xff", b"a\xfe"):
+        model(Path(os.fsdecode(os.fsencode(models) + b"/" + name + b".gguf")))
+    model(models / "same.gguf")
+    model(models / "deeper" / "same.gguf")
+    found = Library().models()
+    assert len({info.key for info in found}) == len(found) == 4
+    assert [info.key for info in found] == [info.key for info in Library().models()]
+    with pytest.raises(AmbiguousModel):
+        resolve("same")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "CON", "x" * 5000, "two\nlines", "<b>bold</b>", "\u202egnp.exe", "\x1b[31m"]
+)
+def test_names_inside_a_file_reach_no_output(models: Path, name: str) -> None:
+    keys = [("general.name", STRING, name), ("general.basename", STRING, name), ("general.architecture", STRING, name)]
+    model(models / "good.gguf", *keys)
+    (info,) = Library().models()
+    assert (info.name, info.path, info.key) == ("good", models / "good.gguf", str(models / "good.gguf"))
+    for text in (info.architecture, info.reason):
+        assert len(text) < 300
+        assert text.isprintable()
+
+
+def test_a_file_name_with_invisible_signs_is_shown_on_one_line(models: Path) -> None:
+    model(models / "a\u202eb\nc\x1b[0m.gguf")
+    (info,) = Library().models()
+    assert info.name == "a b c [0m"
+    assert resolve("a b c [0m") == info
+
+
+def test_a_file_with_a_common_name_takes_its_folder_s(models: Path) -> None:
+    for name in ("Tale-1B/model.gguf", "Poem/ggml-model-Q4_K_M.gguf", "Song/model-00001-of-00002.gguf",
+                 "Car/Model-T.gguf", "model.gguf"):  # fmt: skip
+        model(models / name)
+    assert set(listed()) == {"Tale-1B", "Poem-Q4_K_M", "Song", "Model-T", "model"}
+
+
 def test_a_folder_that_cannot_be_read_is_reported_and_passed_over(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +343,7 @@ def test_a_folder_that_cannot_be_read_is_reported_and_passed_over(
 
 
 def test_a_folder_with_too_many_files_is_reported(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_MAX_ENTRIES", 3)
+    monkeypatch.setattr(folder_reader, "_MAX_ENTRIES", 3)
     for n in range(5):
         model(models / f"{n}.gguf")
     found = Library()
@@ -291,6 +408,15 @@ def test_a_cache_that_cannot_be_written_costs_nothing_else(models: Path, tmp_pat
     model(models / "one.gguf")
     places().cache.write_bytes(b"a file where the folder should be")
     assert list(listed()) == ["one"]
+
+
+def test_moved_and_deleted_files_are_noticed(models: Path) -> None:
+    path = model(models / "one.gguf")
+    model(models / "two.gguf").rename(models / "three.gguf")
+    Library().models()
+    path.rename(models / "moved.gguf")
+    (models / "three.gguf").unlink()
+    assert list(listed()) == ["moved"]
 
 
 def test_models_that_went_away_leave_the_cache(models: Path) -> None:
@@ -360,6 +486,11 @@ def test_a_path_with_nothing_at_it_is_missing(text: str) -> None:
         resolve(text)
 
 
+def test_a_folder_without_models_is_no_missing_path(tmp_path: Path) -> None:
+    with pytest.raises(UnknownModel):
+        resolve(str(tmp_path))
+
+
 def test_a_folder_stands_for_its_only_model(tmp_path: Path) -> None:
     path = model(tmp_path / "f" / "m.gguf")
     (tmp_path / "f" / "page.gguf").write_bytes(b"<html>")
@@ -393,7 +524,7 @@ def test_a_folder_without_permission_is_explained(tmp_path: Path, monkeypatch: p
     def refuse(_folder: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "iterdir", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(ModelUnreadable, match="Permission denied"):
         resolve(str(tmp_path))
 
