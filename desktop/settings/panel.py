@@ -22,7 +22,8 @@ from runtime.text import N_, _
 # The order in which people look for things; sections that are not named here follow. True: open at first.
 _ORDER: dict[str, bool] = {
     N_("Answer"): True, N_("Memory"): True, N_("Appearance"): True, N_("Start"): True, N_("Creativity"): False,
-    N_("Repetition"): False, N_("Expert sampling"): False, N_("Speed"): False, N_("Graphics card"): False,
+    N_("Repetition"): False, N_("Form of the answer"): False,
+    N_("Expert sampling"): False, N_("Speed"): False, N_("Graphics card"): False,
 }  # fmt: skip
 _COMPOSITE_SECTION = "Answer"
 

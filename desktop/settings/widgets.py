@@ -427,7 +427,7 @@ def shown_value(declared: SettingField, value: Any) -> str:
         return ", ".join(_escaped(item) for item in value) or _("none")
     if declared.kind in ("int", "float") and value in declared.setting.special:
         return _(declared.setting.special[value])
-    return f"{value:,}" if declared.kind == "int" else f"{value:g}" if declared.kind == "float" else str(value)
+    return f"{value:,}" if declared.kind == "int" else f"{value:g}" if declared.kind == "float" else value or _("none")
 
 
 def _special_named(declared: SettingField, text: str) -> str:

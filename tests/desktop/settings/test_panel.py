@@ -50,8 +50,13 @@ def row_of(panel: SettingsPanel, name: str) -> SettingRow:
     return next(section.rows[name] for section in panel.sections if name in section.rows)
 
 
+WORDED = {"grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": ("15043=-2",)}
+
+
 def other_value(declared: SettingField) -> Any:
     """Returns an allowed value that is not the default."""
+    if declared.name in WORDED:
+        return WORDED[declared.name]
     if declared.kind == "bool":
         return not declared.default
     if declared.kind == "choice":
@@ -132,6 +137,15 @@ def test_refused_value_is_explained_in_place_and_the_old_one_stays(panel: Settin
     assert live.load.kv_type_v == "f16"
     assert "flash attention" in row._help.text()
     assert row._help.property("tone") == "bad"
+
+
+def test_refused_text_stays_written_so_that_it_can_be_mended(panel: SettingsPanel, live: LiveSettings) -> None:
+    row = row_of(panel, "grammar")
+    row.field._edit.setPlainText("root ::= (")
+    row.field._edit.left.emit()
+    assert live.sampling.grammar == ""
+    assert row._help.property("tone") == "bad"
+    assert row.field._edit.toPlainText() == "root ::= ("
 
 
 def test_change_from_elsewhere_is_shown(panel: SettingsPanel, live: LiveSettings) -> None:
