@@ -5,6 +5,7 @@ An entry counts only while the files' size, time and place on disk are the same.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import logging
 import os
@@ -76,8 +77,15 @@ class HeaderCache:
 
 
 def _program_stamp() -> list[Any]:
-    """Changes when reasons would be worded or decided differently."""
-    return [_FORMAT, text.language(), zlib.crc32(" ".join(sorted(KNOWN_ARCHITECTURES)).encode())]
+    """Changes when reasons would be worded or decided differently: in another language, or by another version."""
+    return [_FORMAT, _version(), text.language(), zlib.crc32(" ".join(sorted(KNOWN_ARCHITECTURES)).encode())]
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("quern")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from runtime.gguf_architectures import (
     EMBEDDING_ARCHITECTURES,
     HELPER_ARCHITECTURES,
     KNOWN_ARCHITECTURES,
+    TRANSLATION_ARCHITECTURES,
 )
 from runtime.gguf_header import GgufHeader, UnsupportedModel, clean_name
 from runtime.text import N_, _
@@ -20,6 +21,7 @@ _KINDS = {
 _ARCHITECTURES = (
     (HELPER_ARCHITECTURES, N_("Its architecture “{architecture}” is a helper of other models, or one for sound.")),
     (EMBEDDING_ARCHITECTURES, N_("It makes vectors out of texts (“{architecture}”) and writes none.")),
+    (TRANSLATION_ARCHITECTURES, N_("It turns one text into another (“{architecture}”), and holds no conversation.")),
     (DIFFUSION_ARCHITECTURES, N_("It writes by diffusion (“{architecture}”), which this version does not do.")),
 )
 
@@ -34,6 +36,8 @@ def why_not(header: GgufHeader) -> str:
     for group, sentence in _ARCHITECTURES:
         if header.architecture in group:
             return _(sentence).format(architecture=architecture)
+    if header.number("pooling_type"):  # a family that writes, trained anew for vectors or for ranking
+        return _("It makes vectors out of texts (“{architecture}”) and writes none.").format(architecture=architecture)
     if not header.tensors:
         return _("It holds a vocabulary only, no weights.")
     if not header.n_vocab or header.tokenizer_model in _NO_TOKENIZER:

@@ -117,8 +117,10 @@ def test_memory_left_in_a_container_is_its_limit_less_what_is_used(system: Path)
     write(system / "cgroup" / "memory.max", "max\n")
     write(system / "cgroup" / "memory.current", "400\n")
     assert devices.memory_left_in_container() is None
+    assert devices.memory_limit_of_container() is None
     write(system / "cgroup" / "memory.max", "300\n")
     assert devices.memory_left_in_container() == 0
+    assert devices.memory_limit_of_container() == 300
 
 
 def test_a_group_path_cannot_lead_out_of_the_group_folder(system: Path) -> None:

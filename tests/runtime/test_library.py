@@ -383,6 +383,14 @@ def test_a_file_replaced_at_the_same_size_and_time_is_read_again(models: Path) -
     assert listed()["one"].context_length == 999
 
 
+def test_another_version_decides_anew(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model(models / "one.gguf")
+    Library().models()
+    monkeypatch.setattr("importlib.metadata.version", lambda _name: "999")
+    monkeypatch.setattr("runtime.describe.why_not", lambda _header: "not today")
+    assert listed()["one"].reason == "not today"
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"stamp": 1}', b"[" * 99999])
 def test_a_damaged_cache_is_only_slower(models: Path, content: bytes) -> None:
     model(models / "one.gguf")

@@ -108,33 +108,58 @@ def test_recurrent_models_have_a_state_instead_of_a_cache(tiny: GgufHeader) -> N
 # --- against the library ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("head_dim", [None, 64])
+SHAPES: dict[str, dict[str, Any]] = {
+    "gqa": {},
+    "stated head size": {"head_dim": 64},
+    "as many kv heads": {"n_kv_heads": 8},
+    "wide feed-forward": {"d_model": 512, "d_ff": 2048},
+    "quantized": {"type": "Q8_0"},
+}
+PARAMS: list[dict[str, Any]] = [
+    {"context_length": 256},
+    {"context_length": 4096},
+    {"context_length": 4096, "micro_batch": 64},
+    {"context_length": 4096, "flash_attention": "off"},
+    {"context_length": 4096, "flash_attention": "off", "micro_batch": 128},
+    {"context_length": 4096, "flash_attention": "on", "kv_type_k": "q8_0", "kv_type_v": "q4_0"},
+    {"context_length": 1024, "flash_attention": "on", "kv_type_k": "f32", "kv_type_v": "f32", "batch": 256},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("params", PARAMS, ids=str)
+def test_estimate_is_what_the_library_takes(tmp_path: Path, shape: str, params: dict[str, Any]) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "tiny.gguf", **SHAPES[shape])
+    assert memory.estimate(read_header(path), LoadParams(**params)).total == pytest.approx(taken(path, params), rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"])
+def test_estimate_is_what_the_library_takes_with_each_type_of_cache(tmp_path: Path, kind: str) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "tiny.gguf")
+    params = {"context_length": 4096, "flash_attention": "on", "kv_type_k": kind, "kv_type_v": kind}
+    assert memory.estimate(read_header(path), LoadParams(**params)).total == pytest.approx(taken(path, params), rel=0.1)
+
+
 @pytest.mark.parametrize(
     "params",
     [
-        {"context_length": 256},
-        {"context_length": 4096},
-        {"context_length": 4096, "flash_attention": "off", "micro_batch": 128},
-        {"context_length": 4096, "flash_attention": "on", "kv_type_k": "q8_0", "kv_type_v": "q4_0"},
+        {"context_length": 8192},
+        {"context_length": 8192, "swa_full": True},
+        {"context_length": 8192, "flash_attention": "off", "micro_batch": 128},
+        {"context_length": 512},
     ],
     ids=str,
 )
-def test_estimate_is_what_the_library_takes(tmp_path: Path, head_dim: int | None, params: dict[str, Any]) -> None:
-    path = tiny_gguf.write_tiny(tmp_path / "tiny.gguf", head_dim=head_dim)
-    engine = engines.load(path, **params)
-    taken = engine.info.memory_bytes
-    engine.close()
-    assert memory.estimate(read_header(path), LoadParams(**params)).total == pytest.approx(taken, rel=0.1)
-
-
-@pytest.mark.parametrize("swa_full", [False, True])
-def test_estimate_of_a_windowed_model_is_what_the_library_takes(tmp_path: Path, swa_full: bool) -> None:
+def test_estimate_of_a_windowed_model_is_what_the_library_takes(tmp_path: Path, params: dict[str, Any]) -> None:
     path = tiny_gguf.write_windowed(tmp_path / "w.gguf", n_layers=6)
-    engine = engines.load(path, context_length=8192, swa_full=swa_full)
-    taken = engine.info.memory_bytes
+    assert memory.estimate(read_header(path), LoadParams(**params)).total == pytest.approx(taken(path, params), rel=0.1)
+
+
+def taken(path: Path, params: dict[str, Any]) -> int:
+    """What the engine reports, in bytes."""
+    engine = engines.load(path, **params)
     engine.close()
-    wanted = LoadParams(context_length=8192, swa_full=swa_full)
-    assert memory.estimate(read_header(path), wanted).total == pytest.approx(taken, rel=0.1)
+    return engine.info.memory_bytes
 
 
 # --- the default context ----------------------------------------------------------------------------------------
@@ -171,6 +196,13 @@ def test_default_context_never_falls_below_512(tiny: GgufHeader) -> None:
 def test_free_memory_respects_a_containers_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "memory_left_in_container", lambda: 5 * KIB)
     assert memory.free_memory() == 5 * KIB
+
+
+def test_total_memory_respects_a_containers_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "memory_limit_of_container", lambda: 5 * KIB)
+    assert memory.total_memory() == 5 * KIB
+    monkeypatch.setattr(devices, "memory_limit_of_container", lambda: None)
+    assert memory.total_memory() > memory.free_memory()
 
 
 def test_free_memory_respects_the_limit_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

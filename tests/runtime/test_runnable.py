@@ -8,7 +8,7 @@ import pytest
 
 import engines
 import tiny_gguf
-from raw_gguf import ARRAY, STRING, Key, pack, with_keys
+from raw_gguf import ARRAY, STRING, U32, Key, pack, with_keys
 from runtime.gguf_architectures import KNOWN_ARCHITECTURES
 from runtime.gguf_header import UnsupportedModel, read_header
 from runtime.runnable import require_runnable, why_not
@@ -30,6 +30,9 @@ def reason(path: Path, *keys: Key, vocabulary: bool = True, **more: object) -> s
         ([("general.type", STRING, "imatrix")], "measurements"),
         ([("general.architecture", STRING, "foo\u202e\n")], "“foo” is unknown"),
         ([("general.architecture", STRING, "nomic-bert")], "vectors"),
+        ([("general.architecture", STRING, "t5")], "no conversation"),
+        ([("llama.pooling_type", U32, 3)], "vectors"),
+        ([("llama.pooling_type", U32, 0)], ""),
     ],
 )
 def test_each_reason_is_a_sentence_of_its_own(tmp_path: Path, keys: list[Key], expected: str) -> None:
@@ -46,7 +49,7 @@ def test_a_file_without_weights_or_without_vocabulary_does_not_run(tmp_path: Pat
 
 
 def test_a_family_is_refused_only_for_what_it_is(tmp_path: Path) -> None:
-    for architecture in ("llama", "qwen3", "gemma3", "mamba", "t5", "gpt-oss"):
+    for architecture in ("llama", "qwen3", "gemma3", "mamba", "gpt-oss"):
         assert architecture in KNOWN_ARCHITECTURES
         assert reason(tmp_path / "m.gguf", ("general.architecture", STRING, architecture)) == ""
 
