@@ -16,7 +16,14 @@ from desktop.cli.commands import Command, Option, UsageProblem, json_option
 from desktop.cli.dialogue import Dialogue
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
-from desktop.cli.options import engine_option, model_argument, setting_options, verbose_option
+from desktop.cli.options import (
+    alternatives_option,
+    alternatives_wanted,
+    engine_option,
+    model_argument,
+    setting_options,
+    verbose_option,
+)
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import NoHome, places
 from runtime.text import _
@@ -46,6 +53,7 @@ def command() -> click.Command:
             engine_option(),
             verbose_option(),
             json_option(),
+            alternatives_option(),
             *setting_options(SamplingParams),
             *setting_options(LoadParams),
         ],
@@ -53,16 +61,18 @@ def command() -> click.Command:
 
 
 def chat(
-    model: str | None, prompt: str | None, system: str | None, engine: str, verbose: bool, as_json: bool, **flags: Any
-) -> int:
+    model: str | None, prompt: str | None, system: str | None, engine: str, verbose: bool, as_json: bool,
+    alternatives: int | None, **flags: Any,
+) -> int:  # fmt: skip
     """Runs the command and returns the exit code."""
+    shown = alternatives_wanted(alternatives, as_json=as_json)
     interactive = prompt is None and not as_json and output.is_terminal(sys.stdin) and output.is_terminal(sys.stdout)
     messages = iter(()) if interactive else _first_read(given_messages(prompt))
     what = wanted(model, flags)
     view = JsonView() if as_json else TextView(verbose=verbose, wrap=True)
     with opened(what, engine=engine) as held:
         view.loaded(held.info)
-        dialogue = Dialogue(held, sampling=what.sampling, system=system or "")
+        dialogue = Dialogue(held, sampling=what.sampling, system=system or "", alternatives=shown)
         if interactive:
             return _converse(dialogue, what.name, TextView(verbose=verbose, wrap=True))
         return answer_each(dialogue, messages, view)

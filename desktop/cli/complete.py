@@ -11,7 +11,14 @@ from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, Option, UsageProblem, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
-from desktop.cli.options import engine_option, model_argument, setting_options, verbose_option
+from desktop.cli.options import (
+    alternatives_option,
+    alternatives_wanted,
+    engine_option,
+    model_argument,
+    setting_options,
+    verbose_option,
+)
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import GenerationRequest
 from runtime.text import _
@@ -36,20 +43,24 @@ def command() -> click.Command:
             engine_option(),
             verbose_option(),
             json_option(),
+            alternatives_option(),
             *setting_options(SamplingParams),
             *setting_options(LoadParams),
         ],
     )  # fmt: skip
 
 
-def complete(model: str | None, prompt: str, engine: str, verbose: bool, as_json: bool, **flags: Any) -> int:
+def complete(
+    model: str | None, prompt: str, engine: str, verbose: bool, as_json: bool, alternatives: int | None, **flags: Any
+) -> int:
     """Runs the command and returns the exit code."""
+    shown = alternatives_wanted(alternatives, as_json=as_json)
     text = read_input() if prompt == "-" else prompt
     if not text:
         raise UsageProblem(_("The text is empty."), "", _('Example: quern complete -p "Once upon a time"'))
     what = wanted(model, flags)
     view = JsonView() if as_json else TextView(verbose=verbose)
-    request = GenerationRequest(prompt=text, sampling=what.sampling)
+    request = GenerationRequest(prompt=text, sampling=what.sampling, alternatives=shown)
     with opened(what, engine=engine) as held:
         view.loaded(held.info)
         with Interrupts() as interrupts:

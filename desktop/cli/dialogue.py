@@ -13,10 +13,11 @@ from runtime.protocol import Finished, GenerationEvent, GenerationRequest, TextD
 class Dialogue:
     """Keeps the messages that were answered. A message without an answer is given back in `unanswered`, never lost."""
 
-    def __init__(self, engine: Engine, *, sampling: SamplingParams, system: str = "") -> None:
+    def __init__(self, engine: Engine, *, sampling: SamplingParams, system: str = "", alternatives: int = 0) -> None:
         self.engine = engine
         self.sampling = sampling
         self.system = system
+        self.alternatives = alternatives
         self.turns: list[Message] = []
         self.unanswered = ""
         self.last: Finished | None = None
@@ -35,7 +36,9 @@ class Dialogue:
         self.unanswered = text
         written: list[str] = []
         question = Message(Role.USER, text)
-        request = GenerationRequest(messages=(*self.messages, question), sampling=self.sampling)
+        request = GenerationRequest(
+            messages=(*self.messages, question), sampling=self.sampling, alternatives=self.alternatives
+        )
         try:
             yield from self._events(request, stop, written)
         finally:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from desktop.cli import output
-from desktop.cli.commands import Option
+from desktop.cli.commands import Option, UsageProblem
 from runtime.params import AppSettings, LoadParams, SamplingParams
 from runtime.places import NoHome, places
 from runtime.saved_settings import SavedSettings
@@ -157,3 +157,18 @@ def verbose_option() -> Option:
         "-v", "--verbose", is_flag=True, default=False,
         help=_("Says on stderr how the model was loaded, why the answer ended, its seed and its speed."),
     )  # fmt: skip
+
+
+def alternatives_option() -> Option:
+    """Returns `--alternatives`."""
+    return Option(
+        "--alternatives", type=click.IntRange(1, 1000), default=None, metavar="N",
+        help=_("With --json: each step’s N likeliest tokens, before and after the samplers, and what removed them."),
+    )  # fmt: skip
+
+
+def alternatives_wanted(count: int | None, *, as_json: bool) -> int:
+    """Returns how many alternatives to ask for. Raises `UsageProblem` where nobody would see them."""
+    if count is not None and not as_json:
+        raise UsageProblem(_("--alternatives works only with --json."), "", _("Add --json."))
+    return count or 0

@@ -30,6 +30,11 @@ class Candidates:
         rows["logit"] = logits
         return cls(library, rows)
 
+    @classmethod
+    def of_token(cls, library: Any, token: int) -> Candidates:
+        """Returns one candidate."""
+        return cls(library, np.array([(token, 0.0, 0.0)], _ROW))
+
     def _hold(self, rows: NDArray[Any]) -> None:
         self._rows = np.ascontiguousarray(rows)
         self._array = self._library.llama_token_data_array(

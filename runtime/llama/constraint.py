@@ -56,6 +56,19 @@ class SchemaFailed(UserError):
         )
 
 
+class NotAsWritten(UserError):
+    """An answer that is to be continued does not follow the grammar or the schema so far."""
+
+    code = "not_as_written"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("The answer cannot be continued under the grammar or the JSON schema."),
+            _("What is written so far does not follow it."),
+            _("Have the answer written anew, or clear the grammar and the schema."),
+        )
+
+
 class Constraint(Protocol):
     """What may come next. `narrow` can be asked several times before a token is accepted."""
 
@@ -77,13 +90,34 @@ class Constraints:
         self._library = library
         self._vocabulary = vocabulary
 
-    def make(self, params: SamplingParams) -> Constraint | None:
-        """Returns what an answer is held to. Raises `BadGrammar` and `BadSchema`."""
+    def make(self, params: SamplingParams, *, written: str = "") -> Constraint:
+        """Returns what an answer is held to that goes on after `written`.
+
+        Raises `BadGrammar`, `BadSchema`, and `NotAsWritten` where `written` does not follow it.
+        """
+        constraint = self._made(params)
+        try:
+            self._go_past(written, constraint)
+        except UserError:
+            constraint.close()
+            raise
+        return constraint
+
+    def _made(self, params: SamplingParams) -> Constraint:
         if params.grammar:
             return GrammarConstraint(self._library, self._vocabulary, params.grammar, writable=self._writable)
-        if params.json_schema:
-            return SchemaConstraint(self._tokenizer, self._vocabulary.size, params.json_schema)
-        return None
+        return SchemaConstraint(self._tokenizer, self._vocabulary.size, params.json_schema)
+
+    def _go_past(self, written: str, constraint: Constraint) -> None:
+        ids = self._vocabulary.tokenize(written) if written else []
+        if b"".join(map(self._vocabulary.piece, ids)) != written.encode("utf-8", "replace"):
+            raise NotAsWritten  # a tokenizer that adds a space of its own
+        for token in ids:
+            candidate = Candidates.of_token(self._library, token)
+            constraint.narrow(candidate)
+            if not len(candidate):
+                raise NotAsWritten
+            constraint.accept(token)
 
     @cached_property
     def _ends(self) -> list[int]:

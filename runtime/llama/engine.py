@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
 
 if TYPE_CHECKING:
-    from runtime.llama.constraint import Constraints
+    from runtime.llama.constraint import Constraint, Constraints
 
 
 class LlamaEngine:
@@ -73,7 +74,7 @@ class LlamaEngine:
         prompt = self._prompts.build(request)
         if prompt.dropped:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)
-        answer = _Answer(self._model, self._cache, request, prompt, stop, constraints=self._constraints_for(request))
+        answer = _Answer(self._model, self._cache, request, prompt, stop, constrain=self._constrain(request))
         try:
             yield from answer.events()
         except InvalidNumbers:
@@ -82,14 +83,16 @@ class LlamaEngine:
         finally:
             answer.close()
 
-    def _constraints_for(self, request: GenerationRequest) -> Constraints | None:
+    def _constrain(self, request: GenerationRequest) -> Callable[[], Constraint] | None:
+        """Returns what makes the answer's constraint; None for an answer that is free."""
         if not request.sampling.grammar and not request.sampling.json_schema:
             return None
         if self._constraints is None:
             from runtime.llama.constraint import Constraints  # brings numpy, which other answers do without
 
             self._constraints = Constraints(self._model.library, self._model.vocabulary)
-        return self._constraints
+        written = request.messages[-1].content if request.continue_last and request.messages else ""
+        return partial(self._constraints.make, request.sampling, written=written)
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         return self._model.vocabulary.tokenize(text, special=special)
@@ -110,21 +113,21 @@ class _Answer:
 
     def __init__(
         self, model: LlamaModel, cache: TokenCache, request: GenerationRequest, prompt: Prompt, stop: StopFlag, *,
-        constraints: Constraints | None,
+        constrain: Callable[[], Constraint] | None,
     ) -> None:  # fmt: skip
         self._model = model
         self._cache = cache
         self._prompt = prompt
         self._stop = stop
         self._params = request.sampling
-        ignores_end = request.ignore_end and constraints is None  # nothing can follow the end of a grammar
+        ignores_end = request.ignore_end and constrain is None  # nothing can follow the end of a grammar
         self._ends_answer = (lambda token: False) if ignores_end else model.vocabulary.ends_answer
         self._seed = used_seed(request.sampling)
         self._decoder = StreamDecoder()
         self._matcher = StopMatcher(request.sampling.stop)
         self._sampler = SamplerChain(
             model.library, model.vocabulary, request.sampling, seed=self._seed, context_length=model.context_length,
-            constraints=constraints, alternatives=request.alternatives,
+            constrain=constrain, alternatives=request.alternatives,
         )  # fmt: skip
         self._cached = self._generated = 0
         self._reuse_note = ""

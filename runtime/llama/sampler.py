@@ -22,7 +22,7 @@ from runtime.params import SamplingParams
 from runtime.protocol import TokenDrawn
 
 if TYPE_CHECKING:
-    from runtime.llama.constraint import Constraints
+    from runtime.llama.constraint import Constraint
     from runtime.llama.stepwise import StepwiseDraw
 
 _MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF asks llama.cpp for a random seed, which would then be unknown
@@ -46,10 +46,10 @@ class SamplerChain:
         *,
         seed: int,
         context_length: int,
-        constraints: Constraints | None = None,
+        constrain: Callable[[], Constraint] | None = None,
         alternatives: int = 0,
     ) -> None:
-        """Raises `BadBias`, `BadGrammar` and `BadSchema`."""
+        """`constrain` makes what the answer is held to, and the chain owns it. Raises `BadBias`, and what it raises."""
         self._library = library
         self._vocabulary = vocabulary
         self._params = params
@@ -57,7 +57,7 @@ class SamplerChain:
         self._history: list[int] = []
         self._remembering: list[Any] = []
         self._biases = dict.fromkeys(vocabulary.suppressed, -math.inf) | biases.resolved(params.logit_bias, vocabulary)
-        self._constraint = constraints.make(params) if constraints is not None else None
+        self._constraint = constrain() if constrain is not None else None
         chain_params = library.llama_sampler_chain_default_params()
         chain_params.no_perf = True
         self._chain = library.llama_sampler_chain_init(chain_params)

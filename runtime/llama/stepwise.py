@@ -86,8 +86,9 @@ class _Trace:
         self._removed_by: dict[int, str] = {}
 
     def note(self, stage: str, candidates: Candidates) -> None:
-        possible = candidates.rows["id"][candidates.rows["logit"] > -np.inf]
-        left = self._followed.intersection(possible.tolist())
+        left_of_all = np.zeros(len(self._before), bool)
+        left_of_all[candidates.rows["id"][candidates.rows["logit"] > -np.inf]] = True
+        left = {token for token in self._followed if left_of_all[token]}
         self._removed_by |= dict.fromkeys(self._followed - left, stage)
         self._followed = left
 
