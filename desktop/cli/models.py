@@ -68,6 +68,8 @@ def _show(found: list[ModelInfo]) -> None:
         output.write_line(output.dim(f"  {shown_path(model.path)}", sys.stdout))
         if not model.runnable:
             output.write_line(output.dim("  " + _("Cannot be run: {reason}").format(reason=model.reason), sys.stdout))
+        elif model.caution:
+            output.write_line(output.dim(f"  {model.caution}", sys.stdout))
 
 
 def _cells(model: ModelInfo) -> tuple[str, ...]:

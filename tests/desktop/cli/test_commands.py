@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import foreign_models
 import tiny_gguf
 from command_line import Run
 from desktop.cli.commands import COMMANDS
+from runtime.places import places
 from runtime.text import set_language
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -146,6 +148,26 @@ def test_models_lists_what_runs_and_what_does_not_with_the_reason(run: Run, tiny
     shown = run("models").out
     assert "模型 é" in shown
     assert listed["page"]["reason"] in shown
+
+
+def test_models_of_other_programs_are_listed_and_found_by_their_names(run: Run, person_home: Path):
+    foreign_models.ollama(person_home / ".ollama" / "models", {"registry.ollama.ai/library/llama3.2:1b": "x"})
+    foreign_models.write_model(person_home / "mine" / "Tale.gguf")
+    saved = {"app": {"model_folders": [str(person_home / "mine"), str(person_home / "gone")]}}
+    foreign_models.write_json(places().settings_file, saved)
+    result = run("models")
+    assert {"llama3.2:1b", "Tale"} <= set(result.out.split())
+    assert "gone is missing" in result.err
+    assert json.loads(run("info", "LLAMA3.2", "--json").out)["name"] == "x"
+
+
+def test_models_warns_of_a_model_larger_than_the_memory(
+    run: Run, tiny: Path, quern_home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (quern_home / "models").mkdir(parents=True)
+    (quern_home / "models" / "large.gguf").write_bytes(tiny.read_bytes())
+    monkeypatch.setattr("runtime.memory.total_memory", lambda: 1000)
+    assert "this computer has 0.0 GB" in run("models").out
 
 
 def test_info_as_json_holds_metadata_and_memory(run: Run, tiny: Path):
