@@ -137,7 +137,7 @@ def _show_memory(header: GgufHeader, estimate: memory.MemoryEstimate) -> None:
 
 
 def _show_metadata(header: GgufHeader) -> None:
-    rows = [(key, _shown(value)) for key, value in header.metadata.items()]
+    rows = [(_one_line(key), _shown(value)) for key, value in header.metadata.items()]
     _section(_("Metadata"), rows)
 
 
@@ -145,9 +145,13 @@ def _shown(value: Any) -> str:
     if isinstance(value, GgufArray):
         return _("a list of {count}").format(count=f"{len(value):,}")
     text = value.text() if isinstance(value, GgufText) else value
-    if isinstance(text, tuple):
-        text = ", ".join(str(item) for item in text)
-    return cut(harmless(str(text)).replace("\n", "␊"), _LONGEST_VALUE)
+    items = text if isinstance(text, tuple) else (text,)
+    words = (f"{item:.7g}" if isinstance(item, float) else str(item) for item in items)  # as precise as 32 bits are
+    return cut(_one_line(", ".join(words)), _LONGEST_VALUE)
+
+
+def _one_line(text: str) -> str:
+    return harmless(text).replace("\n", "␊")
 
 
 def _counts(tensors: Iterable[TensorInfo]) -> dict[str, int]:
@@ -163,7 +167,7 @@ def _type_rows(tensors: tuple[TensorInfo, ...]) -> list[tuple[str, ...]]:
 
 def _tensor_rows(tensors: Iterable[TensorInfo]) -> list[tuple[str, ...]]:
     return [
-        (harmless(tensor.name).replace("\n", "␊"), tensor.type, " × ".join(str(size) for size in tensor.shape),
+        (_one_line(tensor.name), tensor.type, " × ".join(str(size) for size in tensor.shape),
          size_words(tensor.n_bytes))
         for tensor in tensors
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
+import math
 import os
 import shutil
 import sys
@@ -78,7 +79,10 @@ def fitted(text: str, stream: TextIO) -> str:
 
 
 def write_json(value: Any) -> None:
-    """Writes one JSON object as a line of UTF-8. A name that is no text keeps its bytes as lone surrogates."""
+    """Writes one JSON object as a line of UTF-8. A name that is no text keeps its bytes as lone surrogates.
+
+    JSON knows neither infinity nor NaN; null stands for them.
+    """
     line = json.dumps(msgspec.to_builtins(_builtin(value), enc_hook=_known), ensure_ascii=False)
     # backslashreplace writes a lone surrogate as \udcXX, which is exactly JSON's own escape for it.
     data = line.encode("utf-8", "backslashreplace") + b"\n"
@@ -99,7 +103,7 @@ def _builtin(value: Any) -> Any:
         return {str(key): _builtin(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_builtin(item) for item in value]
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _known(value: Any) -> Any:
