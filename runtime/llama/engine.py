@@ -17,6 +17,7 @@ from runtime.llama.model import LlamaModel
 from runtime.llama.prompt import Prompt, PromptBuilder
 from runtime.llama.sampler import SamplerChain, used_seed
 from runtime.messages import Message
+from runtime.model_errors import clean_name
 from runtime.params import LoadParams
 from runtime.places import shown_path, spelled_path
 from runtime.protocol import (
@@ -220,7 +221,7 @@ def _info_of(model: LlamaModel, params: LoadParams, *, load_seconds: float) -> E
         engine="llama",
         build=llama_library.build_description(),
         path=spelled_path(model.path),
-        name=model.metadata("general.name") or shown_path(Path(model.path.stem)),
+        name=clean_name(model.metadata("general.name")) or clean_name(shown_path(Path(model.path.stem))),
         architecture=model.metadata("general.architecture"),
         description=model.description,
         size_bytes=model.size_bytes,

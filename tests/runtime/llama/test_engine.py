@@ -372,6 +372,17 @@ def test_the_engine_tells_what_it_loaded(tiny: Engine) -> None:
     assert info.devices
 
 
+@pytest.mark.parametrize(
+    ("inside", "shown"), [("a\n\x1b[31mb\u202e", "a [31mb"), ("n" * 5000, "n" * 20), (" \n", "scripted")]
+)
+def test_a_name_from_inside_the_file_is_one_harmless_line(tmp_path: Path, inside: str, shown: str) -> None:
+    engine = scripted(tmp_path, [b"hi"], name=inside)
+    assert engine.info.name.startswith(shown)
+    assert len(engine.info.name) < 200
+    assert engine.info.name.isprintable()
+    engine.close()
+
+
 def test_an_impossible_cache_type_is_corrected_with_a_note(tmp_path: Path) -> None:
     path = tiny_gguf.write_tiny(tmp_path / "m.gguf", n_heads=16, n_kv_heads=4)  # head size 16
     engine = engines.load(path, kv_type_k="q8_0")
