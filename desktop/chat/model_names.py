@@ -18,5 +18,5 @@ def shown_name(info: ModelInfo) -> str:
     """Returns “SmolLM2 135M Instruct” for SmolLM2-135M-Instruct.Q4_1.gguf; the library's name where nothing is left."""
     name = info.path.stem if info.name == _STARTER else info.name
     if info.quantization:
-        name = re.sub(rf"[-._ ]*{re.escape(info.quantization)}\b", "", name, flags=re.IGNORECASE)
+        name = re.sub(rf"[-._: ]*{re.escape(info.quantization)}\b", "", name, flags=re.IGNORECASE)
     return one_line(re.sub(r"[-_ ]+", " ", name)).strip(". ") or one_line(info.name) or _("Unnamed model")

@@ -47,9 +47,11 @@ _WIDTH, _FEWEST_ROWS, _MOST_ROWS = 460, 3, 8
 
 
 def facts(info: ModelInfo) -> str:
-    """Returns a model's quantization, size and context in one line, or why it cannot run."""
+    """Returns a model's quantization, size and context in one line, or why it cannot run or needs care."""
     if not info.runnable:
         return one_line(info.reason) or _("It cannot run here.")
+    if info.caution:
+        return one_line(info.caution)
     parts = [one_line(info.quantization, limit=40), data_size(info.size_bytes) if info.size_bytes else ""]
     if info.context_length:
         parts.append(_("{n} tokens of context").format(n=whole_number(info.context_length)))
@@ -78,7 +80,7 @@ class ModelListModel(QAbstractListModel):
         if role == Qt.ItemDataRole.AccessibleTextRole:
             return f"{shown_name(info)}, {facts(info)}"
         if role == Qt.ItemDataRole.ToolTipRole:
-            return str(info.path) if info.runnable else f"{info.reason}\n{info.path}"
+            return "\n".join(filter(None, (info.reason or info.caution, str(info.path))))
         return None
 
     def flags(self, index: _Index) -> Qt.ItemFlag:
@@ -111,7 +113,8 @@ class ModelListModel(QAbstractListModel):
 
 
 def _searched(info: ModelInfo) -> str:
-    return f"{info.name} {shown_name(info)} {info.quantization} {info.architecture} {info.path}".lower()
+    names = " ".join((info.name, *info.aliases, shown_name(info)))
+    return f"{names} {info.quantization} {info.architecture} {info.path}".lower()
 
 
 class ModelDelegate(QStyledItemDelegate):
@@ -146,7 +149,7 @@ class ModelDelegate(QStyledItemDelegate):
         name = painter.fontMetrics().elidedText(shown_name(info), Qt.TextElideMode.ElideMiddle, inner.width())
         painter.drawText(inner, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading, name)
         painter.setFont(theme.quiet_font)
-        painter.setPen(theme.quiet if info.runnable else theme.caution)
+        painter.setPen(theme.quiet if info.runnable and not info.caution else theme.caution)
         line = painter.fontMetrics().elidedText(facts(info), Qt.TextElideMode.ElideRight, inner.width())
         painter.drawText(inner, Qt.AlignmentFlag.AlignBottom | Qt.AlignmentFlag.AlignLeading, line)
 

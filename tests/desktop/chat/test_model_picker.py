@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
@@ -36,12 +37,28 @@ def names(picker: ModelPicker) -> list[str]:
 def test_names_are_for_people() -> None:
     assert shown_name(STARTER) == "Tiny 1M Instruct"
     assert shown_name(LARGE) == "Large 70B"
+    assert shown_name(replace(LARGE, name="hf.co/ann/Poet-GGUF:Q8_0")) == "hf.co/ann/Poet GGUF"
+    assert shown_name(replace(LARGE, name="llama3.2:1b")) == "llama3.2:1b"
 
 
 def test_models_that_run_come_first_and_others_say_why_not(picker: ModelPicker) -> None:
     assert names(picker) == ["Large 70B", "Tiny 1M Instruct", "whisper large"]
     assert facts(STARTER) == "Q4_1  ·  98 MB  ·  8,192 tokens of context"
     assert facts(WHISPER) == "It turns speech into text."
+
+
+def test_a_caution_takes_the_place_of_the_facts(picker: ModelPicker) -> None:
+    heavy = replace(LARGE, caution="It needs about 80 GB.")
+    picker.set_models((heavy,))
+    assert facts(heavy) == "It needs about 80 GB."
+    assert picker.model.index(0).data(Qt.ItemDataRole.ToolTipRole) == f"It needs about 80 GB.\n{heavy.path}"
+    assert picker.model.flags(picker.model.index(0)) & Qt.ItemFlag.ItemIsEnabled
+
+
+def test_another_name_of_a_model_finds_it(picker: ModelPicker) -> None:
+    picker.set_models((STARTER, replace(LARGE, aliases=("llama3.2:latest",))))
+    picker.search.setText("3.2:LATEST")
+    assert names(picker) == ["Large 70B"]
 
 
 def test_model_that_cannot_run_cannot_be_chosen(picker: ModelPicker) -> None:
