@@ -1,17 +1,16 @@
 """What the application remembers about itself between starts, in one JSON file. Knows no meaning of its keys.
 
 Losing this file costs comfort, never a person's work: a damaged one is begun anew, and one that cannot be written is
-only missed at the next start.
+only missed at the next start. Python's own JSON is enough, and already there before the first paint.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from runtime.places import UnwritablePlace, atomic_write
 
@@ -56,10 +55,10 @@ class StateFile:
 
     def _on_disk(self) -> dict[str, Any]:
         try:
-            found = msgspec.json.decode(self._path.read_bytes())
+            found = json.loads(self._path.read_bytes())
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             _log.warning("%s is begun anew: %s", self._path, error)
             return {}
         return found if isinstance(found, dict) else {}
@@ -67,7 +66,7 @@ class StateFile:
     def _write(self) -> None:
         with self._write_lock:  # the last one to come writes the newest values
             with self._lock:
-                data = msgspec.json.encode(self._read())
+                data = json.dumps(self._read()).encode()
             try:
                 atomic_write(self._path, data)
             except UnwritablePlace as error:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-import msgspec
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErrorInfo:
+    """What the engine process sends of a `UserError`; the window and the command line show it.
 
-class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the engine process sends of a `UserError`; the window and the command line show it."""
+    A dataclass, which `msgspec` reads and writes like its own structs: errors are known before the first paint, and
+    msgspec need not be.
+    """
 
     title: str
     message: str = ""
