@@ -24,9 +24,16 @@ def main(arguments: list[str] | None = None) -> int:
         from desktop import app
 
         return app.main(words)
-    from desktop.cli.main import run
+    return _command_line(words)
 
-    return run(words)
+
+def _command_line(words: list[str]) -> int:
+    try:
+        from desktop.cli.main import run
+
+        return run(words)
+    except KeyboardInterrupt:  # Ctrl-C while the modules were still being read
+        return 130
 
 
 def _wants_window(words: list[str]) -> bool:

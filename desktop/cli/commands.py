@@ -52,7 +52,11 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reads the arguments. Raises `UsageProblem` for words that the command does not take."""
         ctx.allow_extra_args = True
-        words = super().parse_args(ctx, args)
+        try:
+            words = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click leaves it out for an option without its value
+            raise
         if words and not ctx.resilient_parsing:
             title = _("{command} does not take “{words}”.").format(command=ctx.command_path, words=" ".join(words))
             raise UsageProblem(title, "", _("Text with spaces belongs into quotation marks."))

@@ -53,6 +53,14 @@ def _called(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> str:
     return calls[0]
 
 
+def test_an_interrupt_before_the_command_has_begun_is_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(_words: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("desktop.cli.main.run", interrupted)
+    assert door.main(["models"]) == 130
+
+
 def test_no_word_opens_the_window(monkeypatch: pytest.MonkeyPatch):
     assert _called(monkeypatch, []) == "window"
 

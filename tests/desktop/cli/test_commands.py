@@ -76,6 +76,7 @@ def test_help_is_written_in_the_saved_language(run: Run, quern_home: Path, monke
         (["frobnicate"], "There is no command “frobnicate”"),
         (["chat", "--temprature", "1"], "The nearest one is --temperature"),
         (["chat", "--temperature"], "The option --temperature needs a value"),
+        (["chat", "--temperature"], "“quern chat --help”"),
         (["complete"], "quern complete needs --prompt"),
         (["tokenize"], "quern tokenize needs MODEL"),
         (["chat", "--engine", "warp"], "Allowed: auto, llama."),
