@@ -53,6 +53,7 @@ def bound_spinning(environment: Any = os.environ) -> None:
 def load_library() -> Any:
     """Returns the module of llama.cpp's C functions, with back ends registered. Raises `EngineLibraryMissing`."""
     bound_spinning()
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # at an abort, ggml would wait for a debugger and bury its reason
     library = _import_functions()
     library.llama_log_set(_log_callback(library), ctypes.c_void_p(0))
     _register_backends(library)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,19 @@ print(os.environ["GOMP_SPINCOUNT"])
 """
     assert in_new_process(code) == "2000"
     assert in_new_process(code, GOMP_SPINCOUNT="5") == "5"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the library is named as Linux names it")
+def test_the_last_that_an_aborting_library_says_is_its_reason() -> None:
+    code = """
+import ctypes
+from runtime.llama import library
+library.load_library()
+ctypes.CDLL(str(library.library_folder() / "libggml-base.so")).ggml_abort(b"file.cpp", 1, b"the reason")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGABRT
+    assert done.stderr.strip().endswith("file.cpp:1: the reason")
 
 
 def test_the_high_level_package_and_its_imports_stay_out() -> None:
