@@ -5,10 +5,11 @@ Files are looked for in a thread; the engine does the loading; this object only 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -18,6 +19,7 @@ from desktop.engine_client import EngineClient, EngineState
 from desktop.settings.live import LiveSettings
 from runtime.errors import ErrorInfo, UserError
 from runtime.params import AppSettings, LoadParams
+from runtime.places import path_of, spelled_path
 from runtime.protocol import EngineInfo, PromptProgress
 from runtime.text import _
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from runtime.library import ModelInfo
 
 STARTER = "starter"
+_Result = TypeVar("_Result")
 
 
 class ModelFinder(Protocol):
@@ -120,10 +123,7 @@ class Models(QObject):
 
     def scan(self) -> None:
         """Looks for models on this computer; `listed` follows."""
-        _in_background(self._scan)
-
-    def _scan(self) -> None:
-        self._scanned.emit(tuple(self._finder.scan()))
+        _in_background(lambda: tuple(self._finder.scan()), self._scanned.emit)
 
     def start(self, path: str = "") -> None:
         """Begins with a file that was named, else with the model of the settings."""
@@ -161,11 +161,11 @@ class Models(QObject):
     def _find(self, wanted: str, then: Callable[[ModelInfo], None]) -> None:
         self._searches += 1
         number = self._searches
-        _in_background(lambda: self._found.emit(number, self._resolved(wanted), then))
+        _in_background(lambda: self._resolved(wanted), lambda found: self._found.emit(number, found, then))
 
     def _resolved(self, wanted: str) -> ModelInfo | UserError:
         try:
-            return self._finder.resolve(wanted)
+            return self._finder.resolve(str(path_of(wanted)))
         except UserError as error:
             return error
 
@@ -245,9 +245,15 @@ class Models(QObject):
 
 def _lasting_name(info: ModelInfo) -> str:
     """Returns what finds the model again at the next start, also after an update moved the starter model."""
-    return STARTER if info.source == STARTER else str(info.path)
+    return STARTER if info.source == STARTER else spelled_path(info.path)
 
 
-def _in_background(work: Callable[[], object]) -> None:
+def _in_background(work: Callable[[], _Result], tell: Callable[[_Result], object]) -> None:
     """Runs work that reads files. The thread is a daemon: a slow disk must not hold up the end of the application."""
-    threading.Thread(target=work, name="models", daemon=True).start()
+
+    def run() -> None:
+        result = work()
+        with contextlib.suppress(RuntimeError):  # the application ended meanwhile, and nobody is left to be told
+            tell(result)
+
+    threading.Thread(target=run, name="models", daemon=True).start()

@@ -264,5 +264,5 @@ def connect(name: str, *, uri: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _json(value: msgspec.Struct | None) -> str | None:
+def _json(value: msgspec.Struct | ErrorInfo | None) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
