@@ -83,7 +83,7 @@ class Library:
         found: dict[tuple[object, ...], ModelInfo] = {}
         for model in self._all(reader, cache):
             identity = _identity(model.path)
-            found[identity] = _with_name(found[identity], model.name) if identity in found else model
+            found[identity] = _joined(found[identity], model) if identity in found else model
         cache.save()
         self.problems[:] = reader.problems
         return sorted(_with_cautions(found.values()), key=_order)
@@ -153,10 +153,12 @@ def _identity(path: Path) -> tuple[object, ...]:
     return (status.st_dev, status.st_ino) if status.st_ino else (os.path.realpath(path),)
 
 
-def _with_name(model: ModelInfo, name: str) -> ModelInfo:
-    if name in (model.name, *model.aliases):
-        return model
-    return msgspec.structs.replace(model, aliases=(*model.aliases, name))
+def _joined(known: ModelInfo, again: ModelInfo) -> ModelInfo:
+    """Returns one entry for two ways to a file. A name that means more than the file (it with an adapter) is none."""
+    if known.runnable != again.runnable:
+        return known if known.runnable else again
+    names = dict.fromkeys((known.name, *known.aliases, again.name, *again.aliases))
+    return msgspec.structs.replace(known, aliases=tuple(names)[1:])
 
 
 def _with_cautions(models: Iterable[ModelInfo]) -> Iterator[ModelInfo]:

@@ -18,7 +18,6 @@ from runtime.text import _
 
 _REPOSITORY = "models--"
 _REPOSITORY_DEPTH = 3
-_DIGEST = re.compile(r"sha256[:-][0-9a-f]{64}")
 _OLLAMA_HOST, _OLLAMA_OWNER = "registry.ollama.ai", "library"
 _OLLAMA_LAYER = "application/vnd.ollama.image."
 _YAML_LINE = re.compile(r"""^([A-Za-z_]+):[ ]+(?:"([^"\n]*)"|'([^'\n]*)'|([^\s#"'][^\n]*?))[ \r]*$""", re.MULTILINE)
@@ -68,10 +67,10 @@ def _ollama(listing: Listing, inner: list[Path], reader: FolderReader) -> Iterat
 
 
 def _also(known: Naming | None, new: Naming) -> Naming:
-    """Joins two names of one file; it runs where one of them stands for the file alone."""
-    if known is None:
+    """Joins two names of one file; what stands for the file alone wins over what stands for it with an adapter."""
+    if known is None or (known.reason and not new.reason):
         return new
-    return Naming(known.names + new.names, known.reason and new.reason)
+    return known if new.reason and not known.reason else Naming(known.names + new.names, known.reason)
 
 
 def _ollama_weights(manifest: Path) -> tuple[str, str]:
@@ -80,7 +79,7 @@ def _ollama_weights(manifest: Path) -> tuple[str, str]:
     digests: dict[str, str] = {}
     for layer in layers if isinstance(layers, list) else ():
         kind, digest = (layer.get("mediaType"), layer.get("digest")) if isinstance(layer, dict) else (None, None)
-        if isinstance(kind, str) and isinstance(digest, str) and _DIGEST.fullmatch(digest):
+        if isinstance(kind, str) and isinstance(digest, str):
             digests.setdefault(kind.removeprefix(_OLLAMA_LAYER), digest.replace(":", "-", 1))
     reason = _("It is a model with an adapter of Ollama's; this version runs models without adapters.")
     return digests.get("model", ""), reason if "adapter" in digests else ""

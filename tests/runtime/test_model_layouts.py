@@ -100,9 +100,23 @@ def test_an_ollama_model_with_an_adapter_says_why_it_does_not_run(store: Path) -
     (info,) = found().values()
     assert not info.runnable
     assert "adapter" in info.reason
-    ollama(store, {f"{LLAMA}:1b": "base"})  # the same weights alone
+
+
+@pytest.mark.parametrize("plain", [f"{LLAMA}:1b", f"{LLAMA}:z"])
+def test_the_name_of_a_model_with_an_adapter_never_stands_for_the_model_alone(
+    store: Path, person_home: Path, plain: str
+) -> None:
+    ollama(store, {f"{LLAMA}:tuned": "base"}, layers={"adapter": "weights"})
+    (blob,) = ollama(store, {plain: "base"}).values()
+    linked = person_home / "jan" / "models" / "Base.gguf"
+    linked.parent.mkdir(parents=True)
+    linked.hardlink_to(blob)
     (info,) = found().values()
     assert info.runnable
+    assert {info.name, *info.aliases} == {plain.rsplit("/", 1)[-1], "Base"}
+    (store / "manifests" / plain.replace(":", "/")).unlink()  # only the one with the adapter is left
+    (info,) = found().values()
+    assert (info.name, info.aliases, info.runnable) == ("Base", (), True)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +161,9 @@ def test_files_of_the_hub_s_cache_are_found_by_their_names(hub_cache: Path) -> N
 
 def test_a_file_of_several_snapshots_is_the_newest_one(hub_cache: Path) -> None:
     old, newer = "f" * 40, "0" * 40
-    hub(hub_cache, "ann/Poet-GGUF", old, {"Poet.gguf": model_bytes("old"), "Poet-small.gguf": model_bytes("small")})
+    files = {"Poet.gguf": model_bytes("old"), "Poet-small.gguf": model_bytes("small")}
+    touched = hub(hub_cache, "ann/Poet-GGUF", old, files)
+    os.utime(touched, (1 << 32, 1 << 32))  # the branch tells, not the time
     snapshot = hub(hub_cache, "ann/Poet-GGUF", newer, {"Poet.gguf": model_bytes("new")}, main=True)
     models = found()
     assert models["Poet"].path == snapshot / "Poet.gguf"
@@ -155,9 +171,9 @@ def test_a_file_of_several_snapshots_is_the_newest_one(hub_cache: Path) -> None:
 
 
 def test_without_a_main_branch_the_time_tells_which_snapshot_is_newest(hub_cache: Path) -> None:
-    for revision, time in (("f" * 40, 1000), ("0" * 40, 2000)):
+    for revision, time in (("5" * 40, 2000), ("0" * 40, 1000), ("9" * 40, 1500)):
         os.utime(hub(hub_cache, "ann/Poet", revision, {"Poet.gguf": model_bytes(revision)}), (time, time))
-    assert found()["Poet"].path.parent.name == "0" * 40
+    assert found()["Poet"].path.parent.name == "5" * 40
 
 
 def test_a_safetensors_repository_is_one_entry_with_its_name(hub_cache: Path) -> None:
@@ -168,6 +184,13 @@ def test_a_safetensors_repository_is_one_entry_with_its_name(hub_cache: Path) ->
     assert (info.name, info.kind, info.architecture, info.size_bytes) == ("Poet-1B", "folder", "llama", 64)
     assert info.path.name == "0" * 40
     assert "GGUF" in info.reason
+
+
+def test_a_newer_config_alone_does_not_hide_the_weights(hub_cache: Path) -> None:
+    config = {"config.json": b'{"model_type": "llama"}'}
+    hub(hub_cache, "ann/Poet-1B", "0" * 40, {**config, "model.safetensors": bytes(64)})
+    hub(hub_cache, "ann/Poet-1B", "1" * 40, config, main=True)
+    assert found()["Poet-1B"].path.name == "0" * 40
 
 
 def test_what_is_still_being_fetched_is_no_model(hub_cache: Path) -> None:
