@@ -4,7 +4,7 @@ PYTHON ?= python3
 SET_UP := $(PYTHON) packaging/set_up.py
 ARGS ?=
 
-.PHONY: help run test check acceptance clean
+.PHONY: help run test check acceptance screenshots clean
 
 help: ## show these lines
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ check: ## run the linter, the type checker and the import rules
 
 acceptance: ## run the long tests
 	@$(SET_UP) acceptance $(ARGS)
+
+screenshots: ## make pictures of the real window, in both themes, languages and scales (build/screenshots)
+	@$(SET_UP) install
+	@.venv/bin/python packaging/screenshots.py
 
 clean: ## remove everything that was made here: the environment, builds and caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _ICON_SIDE = 64
 _SETTLE_MS = 3_000  # by then the model is being loaded and nobody has begun to type
+_SOON_NEEDED = ("markdown_it", "pygments.lexers")  # 75 ms of one slot, were they imported with the first answer
 _END_MS = 2_600  # whatever still runs then is ended the hard way
 
 
@@ -117,6 +120,7 @@ class Application(QObject):
         """Opens the chats and finds the model, once there is a window."""
         self.parts.store.open()
         self.parts.models.start(path)
+        threading.Thread(target=_import_ahead, name="imports", daemon=True).start()
         for note in self.parts.live.notes:
             self.window.show_problem(ErrorInfo(title=_("Some settings could not be used."), message=note))
 
@@ -179,3 +183,8 @@ class Application(QObject):
             self._signals.close()
         self.failures.uninstall()
         self._garbage.close()
+
+
+def _import_ahead() -> None:
+    for name in _SOON_NEEDED:
+        importlib.import_module(name)
