@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from runtime import protocol, text
+from runtime import interrupts, protocol, text
 from runtime.errors import UserError
 from runtime.params import LoadParams
 from runtime.places import spelled_path
@@ -46,13 +46,14 @@ class EngineProcess:
     """
 
     def __init__(self, *, command: list[str] | None = None, environment: Mapping[str, str] | None = None) -> None:
-        self._process = subprocess.Popen(
-            command or engine_command(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=None if getattr(sys, "frozen", False) else Path(__file__).resolve().parent.parent,
-            env=dict(environment) if environment is not None else None,
-        )
+        with interrupts.held_back():
+            self._process = subprocess.Popen(
+                command or engine_command(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=None if getattr(sys, "frozen", False) else Path(__file__).resolve().parent.parent,
+                env=dict(environment) if environment is not None else None,
+            )
         self._next_id = 0
 
     def __enter__(self) -> Self:

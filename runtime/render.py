@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from runtime import chat_template, control_text, turns
+from runtime import chat_template, control_text, interrupts, turns
 from runtime.errors import UserError
 from runtime.messages import Message
 from runtime.text import _
@@ -238,13 +238,14 @@ class _Child:
 
     def __init__(self, command: Sequence[str]) -> None:
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=_child_environment(),
-                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            )
+            with interrupts.held_back():
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=_child_environment(),
+                    creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+                )
         except OSError as error:
             raise RendererUnavailable(str(error)) from error
         self._is_ready = False

@@ -251,6 +251,16 @@ def test_child_that_ends_while_starting_is_reported() -> None:
         TemplateRenderer([sys.executable, "-c", "raise SystemExit(3)"]).render(CHATML, HELLO)
 
 
+@POSIX
+def test_an_interrupt_before_the_child_is_ready_for_it_does_not_end_it() -> None:
+    early = "import os, signal; os.kill(os.getpid(), signal.SIGINT); from runtime import render; render.main()"
+    renderer = TemplateRenderer([sys.executable, "-c", early], timeout=20)
+    try:
+        assert renderer.render(CHATML, HELLO).text
+    finally:
+        renderer.close()
+
+
 def test_child_that_dies_of_a_template_is_tried_once_more(tmp_path: Path) -> None:
     log = tmp_path / "starts"
     script = f"open({str(log)!r}, 'a').write('x'); print('ready', flush=True); input()"

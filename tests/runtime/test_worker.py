@@ -330,6 +330,14 @@ def test_an_interrupt_in_the_terminal_does_not_end_the_engine(model: Path) -> No
         assert isinstance(list(engine.generate(SING))[-1], Finished)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
+def test_an_interrupt_before_the_engine_is_ready_for_it_does_not_end_it(model: Path) -> None:
+    early = "import os, signal; os.kill(os.getpid(), signal.SIGINT); from runtime import worker; worker.main()"
+    with EngineProcess(command=[sys.executable, "-c", early]) as engine:
+        assert engine.load(model, LoadParams(context_length=256, threads=1)).engine == "llama"
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_the_parent_gone_the_engine_goes_too(model: Path) -> None:
     code = f"""
 import os, sys
