@@ -104,7 +104,7 @@ class _Parser:
 
     @property
     def _line(self) -> int:
-        return self._text.count("\n", 0, self._at) + 1
+        return self._text.count("\n", 0, min(self._at, len(self._text) - 2)) + 1
 
     def _fail(self, reason: str) -> BadGrammar:
         return BadGrammar(reason, self._line)

@@ -51,6 +51,8 @@ def check_schema(text: str) -> None:
         raise BadSchema(_("It has {n:,} characters; {limit:,} are allowed.").format(n=len(text), limit=MAX_CHARACTERS))
     _require_shallow(text)
     schema = _read(text)
+    if schema is False:
+        raise BadSchema(_("Nothing follows it."))
     parts = 0
     for at, part in _parts(schema, "#"):
         parts += _check_part(part, at)

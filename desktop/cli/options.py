@@ -78,7 +78,7 @@ def shown_value(declared: SettingField, value: Any) -> str:
         return _("yes") if value else _("no")
     if declared.kind == "list":
         return " ".join(_quoted(item) for item in value) or _("none")
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value) or _("none")
     label = {**declared.setting.special, **declared.setting.labels}.get(value)
     # A choice's label says no more than the choice itself does, unless the choice is a bare number.
     if label and (declared.kind != "choice" or text.isdigit()):

@@ -48,7 +48,9 @@ class Candidates:
     @property
     def rows(self) -> NDArray[Any]:
         """The candidates that are left, with the fields id, logit and p."""
-        return self._rows[: len(self)]
+        first = ctypes.addressof(self._array.data.contents) - self._rows.ctypes.data  # XTC moves the beginning
+        start = first // _ROW.itemsize
+        return self._rows[start : start + len(self)]
 
     @property
     def selected(self) -> int:

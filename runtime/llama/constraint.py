@@ -192,12 +192,13 @@ class SchemaConstraint:
 
         check_schema(schema)
         self._n_vocab = n_vocab
+        schema = "{}" if schema.strip() == "true" else schema  # llguidance takes options only with objects
         grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": _WHITESPACE})
         self._matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
         self._mask = np.zeros((n_vocab + 1 + 31) // 32, np.uint32)
-        if self._matcher.is_error() or not self._allowed().any():
-            reason = str(self._matcher.get_error()).partition("<state>")[0].strip()
-            raise BadSchema(reason or _("Nothing follows it."))
+        if not self._found_mask():
+            reason = str(self._matcher.get_error())
+            raise BadSchema(_("Nothing follows it.") if "<state>" in reason else reason)
 
     def narrow(self, candidates: Candidates) -> None:
         candidates.keep(self._allowed()[candidates.rows["id"]])
@@ -211,11 +212,14 @@ class SchemaConstraint:
 
     def _allowed(self) -> NDArray[np.bool_]:
         """Returns for every token (V,) whether it may come now."""
-        if not self._matcher.is_error():
-            self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
-        if self._matcher.is_error():
+        if not self._found_mask():
             raise SchemaFailed(str(self._matcher.get_error()))
         return np.unpackbits(self._mask.view(np.uint8), bitorder="little")[: self._n_vocab].view(bool)
+
+    def _found_mask(self) -> bool:
+        if not self._matcher.is_error():
+            self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
+        return not self._matcher.is_error()
 
 
 def _require_quick(started: float) -> None:

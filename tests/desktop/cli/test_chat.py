@@ -147,6 +147,22 @@ def test_complete_prints_only_what_the_model_adds(run: Run, engine: FakeEngine, 
     assert (engine.requests[0].prompt, engine.requests[0].messages) == ("Once upon", ())
 
 
+def test_alternatives_are_asked_of_the_engine_and_only_for_programs(run: Run, engine: FakeEngine, tiny: Path):
+    for command in ("chat", "complete"):
+        assert run(command, str(tiny), "-p", "hi", "--json", "--alternatives", "3").code == 0
+        assert engine.requests[-1].alternatives == 3
+        result = run(command, str(tiny), "-p", "hi", "--alternatives", "3")
+        assert (result.code, result.out) == (2, "")
+        assert "--json" in result.err
+    assert len(engine.requests) == 2
+
+
+def test_a_bad_grammar_is_refused_before_the_model_is_loaded(run: Run, engine: FakeEngine, tiny: Path):
+    result = run("chat", str(tiny), "-p", "hi", "--grammar", 'root ::= "a')
+    assert (result.code, result.out, engine.requests) == (2, "", [])
+    assert "Line 1" in result.err
+
+
 def test_tokenize_prints_ids_and_pieces_as_json(run: Run, engine: FakeEngine, tiny: Path):
     result = run("tokenize", str(tiny), "hé", "--json")
     assert json.loads(result.out) == {"ids": [104, 233], "pieces": ["h", "é"]}

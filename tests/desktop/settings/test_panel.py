@@ -15,6 +15,7 @@ from desktop.settings.creativity import LEVELS, CreativityRow
 from desktop.settings.live import LiveSettings
 from desktop.settings.panel import SettingsPanel, matching
 from desktop.settings.rows import SettingRow, WhenTag
+from desktop.settings.widgets import LongTextField
 from desktop.theme import LIGHT
 from runtime.params import GROUPS, LoadParams, SamplingParams
 from runtime.saved_settings import SavedSettings
@@ -146,6 +147,20 @@ def test_refused_text_stays_written_so_that_it_can_be_mended(panel: SettingsPane
     assert live.sampling.grammar == ""
     assert row._help.property("tone") == "bad"
     assert row.field._edit.toPlainText() == "root ::= ("
+
+
+def test_refused_grammar_stays_written_and_its_line_is_named(panel: SettingsPanel, live: LiveSettings) -> None:
+    row = row_of(panel, "grammar")
+    field = row.field
+    assert isinstance(field, LongTextField)
+    field.set_value('root ::=\n  "yes')
+    field.changed.emit(field.value())
+    assert live.sampling.grammar == ""
+    assert field.value() == 'root ::=\n  "yes'
+    assert "Line 2" in row._help.text()
+    field.changed.emit('root ::= "yes"')
+    assert live.sampling.grammar == 'root ::= "yes"'
+    assert row._help.property("tone") == "quiet"
 
 
 def test_change_from_elsewhere_is_shown(panel: SettingsPanel, live: LiveSettings) -> None:

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from desktop.settings.widgets import KINDS, ListField, NumberField, Reach, shown_value, widget_for
+from desktop.settings.widgets import KINDS, ListField, LongTextField, NumberField, Reach, shown_value, widget_for
 from runtime.params import GROUPS, LoadParams, SamplingParams
 from runtime.settings import SettingField, field_of, fields_of
 
@@ -105,3 +105,13 @@ def test_list_keeps_line_breaks_and_backslashes(qtbot: QtBot) -> None:
     value = ("\n", ":", "a\\nb", "\t*")
     widget.set_value(value)
     assert widget.value() == value
+
+
+def test_long_text_keeps_its_lines_and_blanks_alone_are_none(qtbot: QtBot) -> None:
+    field = widget_for(field_of(SamplingParams, "grammar"))
+    assert isinstance(field, LongTextField)
+    qtbot.addWidget(field)
+    field.set_value('root ::= "a"\n  "b"\n')
+    assert field.value() == 'root ::= "a"\n  "b"\n'
+    field.set_value(" \n ")
+    assert field.value() == ""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import engines
 import tiny_gguf
 from runtime.engine import Engine
 from runtime.llama.sampler import SamplerChain, used_seed
+from runtime.logit_bias import BadBias
 from runtime.params import SamplingParams
+from runtime.protocol import FinishReason
 
 DRAWS = 4000
 PROBABILITIES = {b"A1": 0.4, b"B1": 0.3, b"C1": 0.15, b"D1": 0.1, b"E1": 0.05}
@@ -111,6 +115,45 @@ def test_presence_and_frequency_penalties_subtract_from_the_score(engine: Any) -
     assert draw(engine, 1, [best] * 5, frequency_penalty=0.1, temperature=0.0) == {b"B1": 1.0}
 
 
+def test_a_bias_is_added_to_the_score_of_its_token(engine: Any) -> None:
+    vocabulary = engine._model.vocabulary
+    best = next(at for at in range(vocabulary.size) if vocabulary.piece(at) == b"A1")
+    boosted = {**PROBABILITIES, b"E1": 0.05 * math.exp(2)}
+    assert near(draw(engine, seed=3, logit_bias=("E1=+2",)), boosted)
+    assert near(draw(engine, seed=3, logit_bias=("E1=+1", "E1=+1")), boosted)  # several add up
+    assert near(draw(engine, seed=3, logit_bias=(f"{best}=-inf",)), dict(list(PROBABILITIES.items())[1:]))
+    # The bias comes before the filters
+    assert draw(engine, 20, seed=3, logit_bias=("E1=+20",), top_k=1) == {b"E1": 1.0}
+
+
+def test_a_forbidden_token_does_no_harm_to_typical_p(engine: Engine) -> None:
+    allowed = {piece: p for piece, p in PROBABILITIES.items() if piece != b"A1"}
+    assert near(draw(engine, seed=3, logit_bias=("A1=-inf",), typical_p=0.9999, min_p=0.01), allowed)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"), [("99999999=5", "0 to 511"), ("two words=1", "tokens"), ("<|im_end|>x=1", "tokens")]
+)
+def test_a_bias_for_no_token_is_refused_before_native_code(engine: Engine, written: str, words: str) -> None:
+    with pytest.raises(BadBias) as caught:
+        draw(engine, 1, logit_bias=(written,))
+    assert words in caught.value.info.message
+
+
+def test_a_model_cannot_be_forbidden_everything(engine: Any) -> None:
+    with pytest.raises(BadBias):
+        draw(engine, 1, logit_bias=tuple(f"{token}=-inf" for token in range(engine._model.vocabulary.size)))
+
+
+def test_a_control_token_is_named_by_its_mark(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    tiny_gguf.write_scripted(path, [b"a1"])
+    engine = engines.load(path)
+    answer = engines.collect(engine, engines.chat("hi", logit_bias=("<|im_end|>=-inf",), max_tokens=5))
+    engine.close()
+    assert answer.end.reason is FinishReason.LENGTH
+
+
 def test_dry_discourages_the_continuation_of_a_repeated_phrase(engine: Any) -> None:
     vocabulary = engine._model.vocabulary
     token = {vocabulary.piece(at): at for at in range(vocabulary.size)}
@@ -121,11 +164,13 @@ def test_dry_discourages_the_continuation_of_a_repeated_phrase(engine: Any) -> N
     assert draw(engine, 1, history, temperature=0.0, dry_multiplier=5.0, dry_breakers=("z",)) == {b"A1": 1.0}
 
 
-def test_a_control_token_in_the_answer_does_not_enter_the_history(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alternatives", [0, 2])
+def test_a_control_token_in_the_answer_does_not_enter_the_history(tmp_path: Path, alternatives: int) -> None:
     path = tmp_path / "m.gguf"
     tiny_gguf.write_scripted(path, [b"a1", b"<|mark|>", b"b1"], control=[b"<|mark|>"])
     engine: Any = engines.load(path)
-    answer = engines.collect(engine, engines.chat("hi", repeat_penalty=1.5, max_tokens=8))
+    request = engines.chat("hi", repeat_penalty=1.5, max_tokens=8)
+    answer = engines.collect(engine, msgspec.structs.replace(request, alternatives=alternatives))
     assert answer.text == "a1b1"
     engine.close()
 
