@@ -14,6 +14,7 @@ import resources
 
 LANGUAGES = {"en": "English", "zh_CN": "简体中文"}
 _DOMAIN = "quern"
+_NO_LANGUAGE = ("C", "POSIX")
 _translations: gettext.NullTranslations = gettext.NullTranslations()
 _language = "en"
 
@@ -54,18 +55,25 @@ def set_language(wanted: str = "system") -> str:
 
 
 def system_language() -> str:
-    """Returns the key in `LANGUAGES` nearest to what the system is set to; English where there is none."""
-    for tag in (os.environ.get(name, "") for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE", "LANG")):
-        if tag:
-            return _nearest(tag.split(":")[0])
-    return _nearest(locale.getlocale()[0] or "")
+    """Returns the key in `LANGUAGES` nearest to what the system is set to; English where there is none.
+
+    The order is GNU gettext's: LANGUAGE, a list, comes before the others, but not in the plain "C" locale. The first
+    language of the list that we have is taken.
+    """
+    tags = [os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)]
+    tag = tags[0] if tags else locale.getlocale()[0] or ""
+    if tag.split(".")[0] in _NO_LANGUAGE:
+        return "en"
+    wanted = [*os.environ.get("LANGUAGE", "").split(":"), tag]
+    return next((key for key in map(_nearest, wanted) if key), "en")
 
 
 def _nearest(tag: str) -> str:
+    """Returns the key for a language tag, empty where we do not have that language."""
     code = tag.replace("-", "_").split(".")[0]
     if code in LANGUAGES:
         return code
     family = code.replace(" ", "_").split("_")[0].lower()
     # Traditional-script readers are better served by Simplified Chinese than by English.
     family = {"chinese": "zh"}.get(family, family)  # Windows: "Chinese (Simplified)_China"
-    return next((key for key in LANGUAGES if key.split("_")[0] == family), "en")
+    return next((key for key in LANGUAGES if key.split("_")[0] == family), "")
