@@ -33,9 +33,12 @@ from runtime.protocol import (
 )
 from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
+from runtime.text import _
 
 if TYPE_CHECKING:
     from runtime.llama.constraint import Constraint, Constraints
+
+_TENSOR_ALIGNMENT = 32  # bytes; ggml ends the process where a mapped tensor lies otherwise
 
 
 class LlamaEngine:
@@ -53,6 +56,7 @@ class LlamaEngine:
         header = gguf_header.read_header(path)  # refuses what would hurt native code
         runnable.require_runnable(header)
         context_length = params.context_length or memory.default_context(header, memory.free_memory(), params)
+        params, notes = _mappable(params, header.alignment)
         self._model = LlamaModel(
             header.path,  # the first file of a split set, whichever part was picked
             params,
@@ -64,6 +68,7 @@ class LlamaEngine:
         self._cache = TokenCache(self._model)
         self._prompts = PromptBuilder(self._model)
         self._constraints: Constraints | None = None
+        self._model.notes.extend(notes)
         self._info = _info_of(self._model, params, load_seconds=time.monotonic() - started)
 
     @property
@@ -214,6 +219,14 @@ class _Answer:
         return Finished(
             id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=self._prompt.notes
         )
+
+
+def _mappable(params: LoadParams, alignment: int) -> tuple[LoadParams, list[str]]:
+    """Returns the parameters without mapping, and a note, for a file whose weights llama.cpp could not use in place."""
+    if not params.mmap or not alignment % _TENSOR_ALIGNMENT:
+        return params, []
+    note = _("The weights lie at multiples of {n} bytes, which cannot be mapped; they are read into memory instead.")
+    return params.replace(mmap=False), [note.format(n=alignment)]
 
 
 def _info_of(model: LlamaModel, params: LoadParams, *, load_seconds: float) -> EngineInfo:

@@ -332,7 +332,9 @@ def _file_type(type: str) -> int:
 
 
 def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
-    if isinstance(value, bool):
+    if key == "general.alignment":
+        writer.add_custom_alignment(value)
+    elif isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, int):
         (writer.add_uint32 if value >= 0 else writer.add_int32)(key, value)

@@ -14,6 +14,7 @@ import tiny_gguf
 from engines import chat, collect, raw
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
+from runtime.gguf_header import read_header
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import FinishReason, GenerationRequest, PromptProgress, TextDelta
@@ -370,6 +371,18 @@ def test_the_engine_tells_what_it_loaded(tiny: Engine) -> None:
     assert info.load_seconds > 0
     assert "llama.cpp" in info.build
     assert info.devices
+
+
+def test_a_file_that_lies_too_narrow_to_be_mapped_is_read_with_a_note(tmp_path: Path) -> None:
+    plain = tiny_gguf.write_tiny(tmp_path / "plain.gguf")
+    narrow = tiny_gguf.write_tiny(tmp_path / "narrow.gguf", name="Tiny 8 bytes", metadata={"general.alignment": 8})
+    assert read_header(narrow).data_offset % 32
+    first, second = engines.load(plain), engines.load(narrow)
+    assert collect(second, raw("Hello")).text == collect(first, raw("Hello")).text
+    assert "multiples of 8 bytes" in " ".join(second.info.notes)
+    assert not first.info.notes
+    first.close()
+    second.close()
 
 
 @pytest.mark.parametrize(
