@@ -15,6 +15,7 @@ from runtime.errors import UserError
 from runtime.folder_reader import Listing, Naming
 from runtime.gguf_header import GgufHeader, clean_name, read_header, split_parts
 from runtime.header_cache import Facts, HeaderCache
+from runtime.model_errors import ModelMissing, ModelUnreadable
 from runtime.places import shown_path, spelled_path
 from runtime.runnable import why_not
 from runtime.small_files import read_json
@@ -113,21 +114,27 @@ def _gguf(path: Path, facts: Facts, naming: Naming, source: str) -> ModelInfo:
 def _remembered(path: Path, cache: HeaderCache | None) -> Facts:
     parts = _present_parts(path)
     facts = cache.get(parts) if cache else None
-    if facts is None:
+    if facts is not None:
+        return facts
+    try:
         facts = _facts(path)
-        if cache:
-            cache.put(parts, facts)
+    except (ModelMissing, ModelUnreadable) as error:  # what may change without a change of the file
+        return Facts(reason=error.info.message)
+    if cache:
+        cache.put(parts, facts)
     return facts
 
 
 def _present_parts(path: Path) -> list[Path]:
-    parts = split_parts(path)
-    return [part for part in parts if part.exists()] if len(parts) > 1 else [path] * path.exists()
+    return [part for part in split_parts(path) if os.path.exists(part)]
 
 
 def _facts(path: Path) -> Facts:
+    """Raises `ModelMissing` and `ModelUnreadable`; all else that is wrong becomes the reason."""
     try:
         return _facts_of(read_header(path, arrays=False))
+    except (ModelMissing, ModelUnreadable):
+        raise
     except UserError as error:
         return Facts(reason=error.info.message or error.info.title)
 

@@ -5,11 +5,10 @@ An entry counts only while the files' size, time and place on disk are the same.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import logging
 import os
-import zlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from typing import Any
 import msgspec
 
 from runtime import text
-from runtime.gguf_architectures import KNOWN_ARCHITECTURES
 from runtime.places import UnwritablePlace, atomic_write
 
 _FORMAT = 2
 _MAX_BYTES = 1 << 26
+_DECIDING = ("describe", "gguf_architectures", "gguf_checks", "gguf_header", "gguf_reader", "memory", "runnable")
 _log = logging.getLogger(__name__)
 
 
@@ -77,15 +76,22 @@ class HeaderCache:
 
 
 def _program_stamp() -> list[Any]:
-    """Changes when reasons would be worded or decided differently: in another language, or by another version."""
-    return [_FORMAT, _version(), text.language(), zlib.crc32(" ".join(sorted(KNOWN_ARCHITECTURES)).encode())]
+    """Changes when reasons would be worded or decided differently: in another language, or by other code."""
+    return [_FORMAT, text.language(), [_time(file) for file in _deciding_files()]]
 
 
-def _version() -> str:
+def _deciding_files() -> list[Path]:
+    """Returns the sources of what is remembered; in a frozen application the one file that they are in."""
+    if getattr(sys, "frozen", False):
+        return [Path(sys.executable)]
+    return [Path(__file__).with_name(f"{name}.py") for name in _DECIDING]
+
+
+def _time(file: Path) -> int:
     try:
-        return importlib.metadata.version("quern")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _read(path: Path) -> dict[str, Any]:

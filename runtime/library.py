@@ -110,7 +110,7 @@ class Library:
         with contextlib.suppress(starter.StarterMissing):
             yield describe.gguf_file(starter.starter_path(), source=starter.NAME, cache=cache, name=starter.NAME)
         for source, root in self._roots(reader):
-            if root.is_file():
+            if os.path.isfile(root):
                 yield describe.gguf_file(root, source=source, cache=cache)
             for listing in model_layouts.search(root, reader):
                 yield from describe.folder(listing, source=source, cache=cache)
@@ -197,7 +197,7 @@ def resolve(text: str, library: Library | None = None) -> ModelInfo:
     path = Path(os.path.expanduser(text))
     exists = _exists(path)
     if exists:
-        here = _in_folder(path, text) if path.is_dir() else describe.gguf_file(path.absolute(), source="path")
+        here = _in_folder(path, text) if os.path.isdir(path) else describe.gguf_file(path.absolute(), source="path")
         if here is not None:
             return here
     try:

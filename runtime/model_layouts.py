@@ -111,7 +111,7 @@ def _repository(listing: Listing, inner: list[Path], reader: FolderReader) -> It
             below = found.folder.relative_to(snapshot)
             if len(below.parts) >= _REPOSITORY_DEPTH:
                 deeper.clear()
-            files = [name for name in found.files if (found.folder / name).exists()]  # links into blobs
+            files = [name for name in found.files if os.path.exists(found.folder / name)]  # links into blobs
             here.update(below / name for name in files if not name.endswith(".json"))
             fresh = tuple(name for name in files if below / name not in taken)
             yield replace(found, files=fresh, title=" ".join((title, *below.parts)))
@@ -152,7 +152,7 @@ def _jan_file(folder: Path, spelled: str) -> Path | None:
     if not spelled.lower().endswith(".gguf"):
         return None
     around = (folder / spelled, *(parent / spelled for parent in folder.parents))
-    return next((path for path in around if path.is_file()), None)
+    return next((path for path in around if os.path.isfile(path)), None)
 
 
 def _top_level(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import raw_gguf
 import tiny_gguf
 from raw_gguf import STRING, U32, pack, with_keys
-from runtime import folder_reader, memory, starter
+from runtime import folder_reader, header_cache, memory, starter
 from runtime.describe import ModelInfo
 from runtime.gguf_header import read_header
 from runtime.library import AmbiguousModel, Library, UnknownModel, resolve
@@ -383,11 +384,37 @@ def test_a_file_replaced_at_the_same_size_and_time_is_read_again(models: Path) -
     assert listed()["one"].context_length == 999
 
 
-def test_another_version_decides_anew(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_be_read_again_is_read_again(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permission comes and goes without a change of the file."""
+    path = model(models / "one.gguf")
+    open_ = Path.open
+
+    def refuse(self: Path, *mode: str) -> object:
+        if self == path:
+            raise PermissionError(13, "Permission denied")
+        return open_(self, *mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        assert "permission" in listed()["one"].reason
+    assert listed()["one"].runnable
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_another_version_decides_anew(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frozen: bool
+) -> None:
+    program = tmp_path / "program" / "describe.py"
+    program.parent.mkdir()
+    program.touch()
+    monkeypatch.setattr(header_cache, "__file__", str(program))
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(sys, "frozen", frozen, raising=False)
     model(models / "one.gguf")
     Library().models()
-    monkeypatch.setattr("importlib.metadata.version", lambda _name: "999")
     monkeypatch.setattr("runtime.describe.why_not", lambda _header: "not today")
+    assert listed()["one"].runnable
+    os.utime(program, (1, 1))
     assert listed()["one"].reason == "not today"
 
 

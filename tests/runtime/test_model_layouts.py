@@ -307,3 +307,37 @@ def test_a_folder_that_must_not_be_read_becomes_a_sentence(
     (problem,) = library.problems
     assert str(store) in problem
     assert "Permission denied" in problem
+
+
+def test_a_folder_behind_one_that_must_not_be_entered_becomes_a_sentence(
+    person_home: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ollama's own folder is for everybody but its service."""
+    everything(person_home)
+    stat = os.stat
+
+    def guarded(path: object, **more: bool) -> object:
+        if isinstance(path, str | Path) and Path(path).is_relative_to(store):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", guarded)
+    library = Library()
+    assert len(library.models()) == 5
+    assert [str(store) in problem for problem in library.problems] == [True]
+
+
+def test_files_that_must_not_be_looked_at_are_listed_with_the_reason(
+    person_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything(person_home)
+    stat = os.stat
+
+    def guarded(path: object, **more: bool) -> object:
+        if isinstance(path, str | Path) and str(path).endswith((".gguf", "model.yml")):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", guarded)
+    models = {model.name: model for model in Library().models()}
+    assert "permission" in models["Studio-Q4_0"].reason
