@@ -389,10 +389,10 @@ def test_a_file_that_may_be_read_again_is_read_again(models: Path, monkeypatch: 
     path = model(models / "one.gguf")
     open_ = Path.open
 
-    def refuse(self: Path, *mode: str) -> object:
+    def refuse(self: Path, *mode: str, **more: object) -> object:
         if self == path:
             raise PermissionError(13, "Permission denied")
-        return open_(self, *mode)
+        return open_(self, *mode, **more)  # type: ignore[call-overload]
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", refuse)
