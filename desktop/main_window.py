@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QEvent, Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
+_MODEL = "model"  # what notices are about that a loaded model takes away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ class MainWindow(QWidget):
         column.setSpacing(0)
         column.addWidget(self.header)
         for above in (self.system_prompt, self.notice):
-            column.addLayout(_centred(above, top=Space.SMALL, bottom=Space.SMALL))
+            column.addWidget(_Fold(above))
         column.addWidget(self._stack, 1)
         column.addLayout(_centred(self.composing, top=Space.SMALL, bottom=Space.SMALL))
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
@@ -144,6 +145,7 @@ class MainWindow(QWidget):
         self.sidebar.collapse_requested.connect(self._toggle_sidebar)
         self.sidebar.chat_chosen.connect(self._open_chat)
         self.sidebar.delete_requested.connect(self._parts.session.delete_chat)
+        self.sidebar.rename_requested.connect(self._parts.session.rename_chat)
 
     def _connect_header(self) -> None:
         models = self._parts.models
@@ -211,14 +213,14 @@ class MainWindow(QWidget):
             self._picker.set_models(models)
 
     def _model_is_ready(self, engine: EngineInfo) -> None:
-        if self.notice.code and self.notice.code != "bug":
-            self.notice.dismiss()
+        self.notice.dismiss(about=_MODEL)
         if engine.notes:
             title = _("The model was loaded otherwise than the settings say.")
-            self.notice.show_error(ErrorInfo(title=title, message="\n".join(engine.notes), code="notes"), tone="quiet")
+            error = ErrorInfo(title=title, message="\n".join(engine.notes), code="notes")
+            self.notice.show_error(error, tone="quiet", about=_MODEL)
 
     def _show_trouble(self, trouble: Trouble) -> None:
-        self.notice.show_error(trouble.error, action=trouble.action, tone=trouble.tone)
+        self.notice.show_error(trouble.error, action=trouble.action, tone=trouble.tone, about=_MODEL)
 
     def _show_write_failure(self, error: Any) -> None:
         self.show_problem(error.info)
@@ -445,6 +447,7 @@ class MainWindow(QWidget):
         """Gives what is being written to the window that takes this one's place."""
         newer.composing.composer.set_draft(self.composing.composer.draft)
         newer.show_prompt(not self.system_prompt.isHidden())
+        newer.notice.take_over(self.notice)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -455,6 +458,21 @@ class MainWindow(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow() and self.focusWidget() is None:
             self.focus_composer()
+
+
+class _Fold(QWidget):
+    """Keeps a widget in the middle of the column; takes no room at all while that widget is hidden."""
+
+    def __init__(self, inner: QWidget) -> None:
+        super().__init__()
+        self.setLayout(_centred(inner, top=Space.SMALL, bottom=Space.SMALL))
+        self.setVisible(not inner.isHidden())
+        inner.installEventFilter(self)
+
+    def eventFilter(self, inner: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent) and isinstance(inner, QWidget):
+            self.setVisible(not inner.isHidden())
+        return False
 
 
 def _whole(value: object, otherwise: int) -> int:

@@ -172,6 +172,7 @@ class Sidebar(QWidget):
     collapse_requested = Signal()
     chat_chosen = Signal(str, object)  # chat id, message id to show or None
     delete_requested = Signal(str)  # chat id
+    rename_requested = Signal(str, str)  # chat id, title
 
     def __init__(self, store: ChatStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -216,7 +217,7 @@ class Sidebar(QWidget):
         self.list.opened.connect(self._open)
         self.list.delete_pressed.connect(self.delete)
         self.list.customContextMenuRequested.connect(self._show_menu)
-        self.model.renamed.connect(self._store.rename_chat)
+        self.model.renamed.connect(self.rename_requested)
         self.undo_bar.undone.connect(self._restore)
 
     def set_current(self, chat_id: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QWidget
 from pytestqt.qtbot import QtBot
@@ -21,6 +21,7 @@ from desktop.main_window import MainWindow, Parts
 from desktop.models import STARTER as STARTER_NAME
 from desktop.shell import Shell
 from desktop.theme import DARK
+from runtime.errors import ErrorInfo
 from runtime.params import AppSettings, LoadParams
 from runtime.protocol import EngineInfo
 from window_kit import LARGE, STARTER, Shelf, window_parts
@@ -231,6 +232,50 @@ def test_missing_model_leaves_the_window_usable(open_window: Open, qtbot: QtBot)
     window.open_model(STARTER_NAME)
     qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
     assert not window.notice.isVisible()
+
+
+def test_a_loaded_model_does_not_hide_that_chats_are_not_saved(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    window.show_problem(ErrorInfo(title="Some settings could not be used."))
+    window._parts.store.problem.emit(ErrorInfo(title="New messages are not being saved.", code="unsaved"))
+    window._parts.models.start("/gone/model.gguf")
+    qtbot.waitUntil(lambda: "model.gguf" in window.notice._title.text())
+    window.open_model(STARTER_NAME)
+    qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
+    assert window.notice._title.text() == "New messages are not being saved."
+    window._parts.models.ready.emit(EngineInfo(engine="llama", notes=("The context was made smaller.",)))
+    assert window.notice._title.text() == "New messages are not being saved."
+    window.notice.dismiss()
+    assert window.notice._title.text() == "Some settings could not be used."
+    window.notice.dismiss()
+    assert "The context was made smaller." in window.notice._cause.text()
+    window.notice.dismiss()
+    assert not window.notice.isVisible()
+
+
+def test_hidden_panels_take_no_room_above_the_conversation(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "Hello")
+    answered(window, qtbot)
+    below_header = window.header.mapTo(window, window.header.rect().bottomLeft()).y() + 1
+    qtbot.waitUntil(lambda: window.view.mapTo(window, QPoint(0, 0)).y() == below_header)
+    window.show_prompt(True)
+    qtbot.waitUntil(lambda: window.view.mapTo(window, QPoint(0, 0)).y() > below_header)
+    window.show_prompt(False)
+    qtbot.waitUntil(lambda: window.view.mapTo(window, QPoint(0, 0)).y() == below_header)
+
+
+def test_chat_renamed_in_the_list_has_its_new_name_on_the_window(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "Hello")
+    answered(window, qtbot)
+    qtbot.waitUntil(lambda: window.sidebar.model.index_of(window._parts.session.chat_id).isValid())
+    index = window.sidebar.model.index_of(window._parts.session.chat_id)
+    window.sidebar.model.setData(index, "Millers", Qt.ItemDataRole.EditRole)
+    assert window.window().windowTitle().startswith("Millers")
+    assert window._parts.session.title == "Millers"
+    qtbot.waitUntil(lambda: window.sidebar.model.row(window.sidebar.model.index_of(
+        window._parts.session.chat_id)).title == "Millers")  # fmt: skip
 
 
 def test_header_follows_loading_reading_and_writing(open_window: Open, qtbot: QtBot) -> None:

@@ -109,8 +109,9 @@ def test_f2_renames_in_place(sidebar: Sidebar, qtbot: QtBot) -> None:
     qtbot.keyClick(sidebar.list, Qt.Key.Key_F2)
     editor = sidebar.list.viewport().findChild(QLineEdit)
     editor.setText("Mills")
-    qtbot.keyClick(editor, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: "Mills" in chats(sidebar))
+    with qtbot.waitSignal(sidebar.rename_requested) as asked:
+        qtbot.keyClick(editor, Qt.Key.Key_Return)
+    assert asked.args == ["c0", "Mills"]
 
 
 def test_deleted_chat_can_be_brought_back(sidebar: Sidebar, qtbot: QtBot) -> None:
