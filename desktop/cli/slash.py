@@ -116,6 +116,9 @@ class SlashCommands:
         if not argument:
             raise CommandProblem(_("/save needs a file name."), "", _("Example: /save talk.md"))
         file = Path(os.path.expanduser(argument))
+        if file.exists() and not file.is_file():
+            title = _("“{path}” is no ordinary file.").format(path=shown_path(file))
+            raise CommandProblem(title, "", _("Give the name of a file, such as talk.md."))
         if file.exists() and not self._chat.confirm(_("Replace “{path}”?").format(path=shown_path(file))):
             return
         atomic_write(file, saved_text(self._chat.dialogue, file.suffix).encode("utf-8", "replace"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,19 @@ def test_saving_over_a_file_needs_consent(chat: FakeChat, tmp_path: Path):
     chat.agrees = True
     chat.run(f"/save {file}")
     assert "one" in file.read_text()
+
+
+def test_only_an_ordinary_file_is_replaced(chat: FakeChat, tmp_path: Path):
+    chat.agrees = True
+    pipe = tmp_path / "pipe"
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(pipe)
+    else:
+        pipe.mkdir()
+    for path in (tmp_path, pipe):
+        with pytest.raises(CommandProblem, match="no ordinary file"):
+            chat.run(f"/save {path}")
+    assert not pipe.is_file()
 
 
 def test_quit_leaves(chat: FakeChat):
