@@ -24,9 +24,23 @@ from desktop.cli.options import (
     setting_options,
     verbose_option,
 )
+from runtime.errors import UserError
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import NoHome, places
 from runtime.text import _
+
+
+class NoConversation(UserError):
+    """A model without a chat template: nothing but raw continuation is open to it here."""
+
+    code = "no_template"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("This model has no chat template."),
+            _("Without one it is unknown how to write a conversation for this model."),
+            _("“quern complete” lets it go on with a text, which needs none."),
+        )
 
 
 def command() -> click.Command:
@@ -71,6 +85,8 @@ def chat(
     what = wanted(model, flags)
     view = JsonView() if as_json else TextView(verbose=verbose, wrap=True)
     with opened(what, engine=engine) as held:
+        if not held.info.has_template:
+            raise NoConversation
         view.loaded(held.info)
         dialogue = Dialogue(held, sampling=what.sampling, system=system or "", alternatives=shown)
         if interactive:

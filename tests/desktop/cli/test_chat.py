@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import tiny_gguf
 from command_line import Opened, Run
 from fake_engine import ENDLESS, FakeEngine
 from runtime import engines
@@ -175,3 +176,11 @@ def test_an_unwritable_profile_does_not_stop_a_chat(
     monkeypatch.setenv("QUERN_HOME", str(tmp_path / "file" / "home"))
     result = run("chat", str(tiny), "-p", "hi")
     assert (result.code, result.out) == (0, "echo hi\n")
+
+
+def test_a_model_without_a_chat_template_is_told_how_it_can_be_used(run: Run, tmp_path: Path):
+    base = tiny_gguf.write_tiny(tmp_path / "base.gguf", chat_template=None)
+    result = run("chat", str(base), "-p", "hi")
+    assert (result.code, result.out) == (2, "")
+    assert "quern complete" in result.err
+    assert "no chat template" in result.err
