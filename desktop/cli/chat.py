@@ -33,7 +33,7 @@ from runtime.text import _
 class NoConversation(UserError):
     """A model without a chat template: nothing but raw continuation is open to it here."""
 
-    code = "no_template"
+    code = "no_conversation"
 
     def __init__(self) -> None:
         super().__init__(
