@@ -8,6 +8,7 @@ from typing import Protocol
 
 from runtime.messages import Message
 from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest
+from runtime.reading import ReadProgress, Scored
 
 LoadListener = Callable[[float], bool]
 """Called with the fraction loaded, 0 to 1; returning False ends the load."""
@@ -63,6 +64,13 @@ class Engine(Protocol):
 
     def count(self, messages: tuple[Message, ...]) -> int:
         """Returns the length in tokens of the prompt that these messages make, the template's marks included."""
+        ...
+
+    def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
+        """Yields progress, and last the log-probability of each token of a plain text given those before it.
+
+        Raises `UserError`: `NothingToScore`, `ReadingStopped` where `stop` was set.
+        """
         ...
 
     def close(self) -> None:

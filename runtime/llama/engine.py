@@ -31,6 +31,7 @@ from runtime.protocol import (
     TextDelta,
     Usage,
 )
+from runtime.reading import ReadProgress, Scored
 from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
 from runtime.text import _
@@ -108,6 +109,15 @@ class LlamaEngine:
 
     def count(self, messages: tuple[Message, ...]) -> int:
         return self._prompts.count(messages)
+
+    def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
+        from runtime.llama import scoring  # brings numpy, which answers do without
+
+        self._model.watch(stop)
+        try:
+            yield from scoring.score(self._model, text)
+        finally:
+            self._cache.clear()  # scoring used the context; the next answer reads its prompt anew
 
     def close(self) -> None:
         self._prompts.close()

@@ -20,6 +20,7 @@ from runtime.protocol import (
     TextDelta,
     Usage,
 )
+from runtime.reading import ReadingStopped, ReadProgress, Scored
 
 ENDLESS = "endless"
 """The answer that goes on until it is stopped."""
@@ -85,6 +86,13 @@ class FakeEngine:
 
     def count(self, messages: tuple[Message, ...]) -> int:
         return sum(len(message.content) for message in messages)
+
+    def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
+        ids = tuple(self.tokenize(text))
+        yield ReadProgress(done=len(ids), total=len(ids))
+        if stop.is_set():
+            raise ReadingStopped
+        yield Scored(ids=ids, logprobs=(-1.0,) * len(ids), begin_mark=True, windows=1, stride=2048)
 
     def close(self) -> None:
         self.closed = True

@@ -1,0 +1,130 @@
+"""`quern score`: how likely a model finds a text, token by token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from desktop.cli import output
+from desktop.cli.chat import read_input
+from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.interrupt import Interrupts
+from desktop.cli.layout import shown_path
+from desktop.cli.loading import opened, wanted
+from desktop.cli.options import engine_option, setting_options
+from runtime.engine import Engine
+from runtime.errors import UserError
+from runtime.params import LoadParams
+from runtime.reading import ReadProgress, Scored
+from runtime.text import _, ngettext
+
+
+class TextUnreadable(UserError):
+    """A file that cannot be read as text."""
+
+    code = "text_unreadable"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        title = _("The text file “{name}” cannot be read.").format(name=shown_path(path))
+        super().__init__(title, reason, _("Name a text file in UTF-8, or “-” to read the input."))
+
+
+def command() -> click.Command:
+    """Returns the command, in the current language."""
+    return Command(
+        "score",
+        callback=score,
+        help="\n".join((
+            _("Shows how likely a model finds a text: its perplexity, and with --json the natural logarithm of each "
+              "token's probability given the text before it."),
+            _("The first token is scored only where the model puts a begin mark before a text. A text longer than the "
+              "context is read in overlapping windows, each token with at least half a context of text before it."),
+        )),
+        examples=(
+            "quern score starter --text letter.txt",
+            "quern score ~/models/model.gguf --text - --json --context-length 2048 < letter.txt",
+        ),
+        params=[
+            click.Argument(["model"], metavar="MODEL"),
+            Option("--text", metavar="FILE", required=True, help=_("The text file; “-” reads the input.")),
+            engine_option(),
+            json_option(),
+            *setting_options(LoadParams),
+        ],
+    )  # fmt: skip
+
+
+def score(model: str, text: str, engine: str, as_json: bool, **flags: Any) -> None:
+    """Runs the command."""
+    what = wanted(model, flags)
+    content = text_of(text)
+    with opened(what, engine=engine) as held:
+        result = _scored(held, content)
+        context_length = held.info.context_length
+    if as_json:
+        output.write_json(_as_json(result))
+    else:
+        _show(result, context_length)
+
+
+def text_of(name: str) -> str:
+    """Returns the content of a text file; of the standard input for "-". Raises `TextUnreadable`."""
+    if name == "-":
+        return read_input()
+    path = Path(name).expanduser()
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        reason = _("It is no UTF-8 text: byte {position} does not fit.").format(position=f"{error.start:,}")
+        raise TextUnreadable(path, reason) from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise TextUnreadable(path, _("The system says: {error}.").format(error=said)) from error
+
+
+def _scored(held: Engine, text: str) -> Scored:
+    status = output.StatusLine()
+    try:
+        with Interrupts() as interrupts:
+            for event in held.score(text, interrupts.stop):
+                if isinstance(event, Scored):
+                    return event
+                status.show(progress_words(event))
+    except UserError:
+        if interrupts.stop.is_set():
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        status.clear()
+    raise AssertionError("an engine ends a score with the result")
+
+
+def progress_words(event: ReadProgress) -> str:
+    """Returns how far the reading is."""
+    percent = int(100 * event.done / max(event.total, 1))
+    return _("Reading: {done} of {total} tokens ({percent} %)").format(
+        done=f"{event.done:,}", total=f"{event.total:,}", percent=percent
+    )
+
+
+def _as_json(result: Scored) -> dict[str, Any]:
+    return {
+        "perplexity": result.perplexity, "tokens": result.tokens, "logprobs": result.logprobs, "ids": result.ids,
+        "begin_mark": result.begin_mark, "windows": result.windows, "stride": result.stride,
+    }  # fmt: skip
+
+
+def _show(result: Scored, context_length: int) -> None:
+    tokens = ngettext("{count} token", "{count} tokens", result.tokens).format(count=f"{result.tokens:,}")
+    words = _("Perplexity: {perplexity:.4f} over {tokens}")
+    output.write_line(words.format(perplexity=result.perplexity, tokens=tokens))
+    if not result.begin_mark:
+        output.remark(_("The first token is not counted: this model puts no begin mark before a text."))
+    if result.windows > 1:
+        output.remark(
+            _("The text is longer than the context of {length} tokens and was read in {count} windows; after the first "
+              "one, each token had at least {stride} tokens of text before it.").format(
+                length=f"{context_length:,}", count=f"{result.windows:,}", stride=f"{result.stride:,}")
+        )  # fmt: skip

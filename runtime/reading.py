@@ -1,0 +1,81 @@
+"""What an engine finds out by reading texts: how likely they are, and vectors of what they say. Knows no engine."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from runtime.errors import UserError
+from runtime.text import _
+
+
+class ReadingStopped(UserError):
+    """The person ended the reading."""
+
+    code = "reading_stopped"
+
+    def __init__(self) -> None:
+        super().__init__(_("Reading the text was stopped."))
+
+
+class ReadingFailed(UserError):
+    """The engine could not evaluate a text."""
+
+    code = "reading_failed"
+
+    def __init__(self, status: int, log: str) -> None:
+        super().__init__(
+            _("The text could not be read: llama.cpp reported error {status}.").format(status=status),
+            "",
+            _("Load the model with a shorter context length, or read a shorter text."),
+            details=log,
+        )
+
+
+class NothingToScore(UserError):
+    """A text in which no token follows another one."""
+
+    code = "nothing_to_score"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("There is nothing to score: the text has no token that follows another one."),
+            _("A token's probability comes from what stands before it."),
+            _("Score a longer text."),
+        )
+
+
+class ReadProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """`done` of `total` tokens are read; what must be read twice counts twice."""
+
+    done: int
+    total: int
+
+
+class Scored(msgspec.Struct, frozen=True, kw_only=True):
+    """How likely a model finds a text, token by token.
+
+    `logprobs` holds, for each of `ids`, the natural logarithm of its probability given what stands before it. `ids` is
+    the whole text where `begin_mark` says that the model puts one before it, and lacks the first token otherwise.
+    A text longer than the context was read in `windows`; after the first one, each token had at least `stride` tokens
+    of the text before it.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    begin_mark: bool
+    windows: int
+    stride: int
+
+    @property
+    def tokens(self) -> int:
+        return len(self.logprobs)
+
+    @property
+    def perplexity(self) -> float:
+        """e to the mean of the negative log-probabilities; infinite where a token was impossible."""
+        try:
+            return math.exp(-math.fsum(self.logprobs) / len(self.logprobs))
+        except OverflowError:
+            return math.inf
