@@ -43,11 +43,17 @@ _END_MS = 2_600  # whatever still runs then is ended the hard way
 class LibraryFinder:
     """The model library, imported in the thread that uses it."""
 
+    def __init__(self) -> None:
+        self.problems: Sequence[str] = ()
+
     def scan(self) -> Sequence[ModelInfo]:
-        """Returns the models on this computer."""
+        """Returns the models on this computer; `problems` says what could not be read."""
         from runtime.library import Library
 
-        return Library().models()
+        library = Library()
+        found = library.models()
+        self.problems = tuple(library.problems)
+        return found
 
     def resolve(self, wanted: str) -> ModelInfo:
         """Returns the model that a path, a name or "starter" stands for. Raises `UserError`."""

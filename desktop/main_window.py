@@ -210,7 +210,7 @@ class MainWindow(QWidget):
 
     def _show_models(self, models: tuple[Any, ...]) -> None:
         if self._picker is not None:
-            self._picker.set_models(models)
+            self._picker.set_models(models, problems=self._parts.models.problems)
 
     def _model_is_ready(self, engine: EngineInfo) -> None:
         self.notice.dismiss(about=_MODEL)

@@ -31,7 +31,12 @@ _Result = TypeVar("_Result")
 
 
 class ModelFinder(Protocol):
-    """What is needed of the library; both calls may read many files and run in a thread."""
+    """What is needed of the library; both calls may read many files and run in a thread.
+
+    `problems` are sentences about what the last `scan` could not read.
+    """
+
+    problems: Sequence[str]
 
     def scan(self) -> Sequence[ModelInfo]: ...
 
@@ -69,7 +74,7 @@ class Models(QObject):
     ready = Signal(object)  # EngineInfo
     reload_changed = Signal(bool)
     _found = Signal(int, object, object)  # number of the search, ModelInfo or UserError, what comes next
-    _scanned = Signal(object)
+    _scanned = Signal(object)  # tuple of models and tuple of problems
 
     def __init__(
         self, client: EngineClient, live: LiveSettings, finder: ModelFinder, parent: QObject | None = None
@@ -80,12 +85,13 @@ class Models(QObject):
         self._wanted = live.app.model
         self._status = ModelStatus()
         self._searches = 0
+        self._problems: tuple[str, ...] = ()
         self._remember = False  # whether the model being loaded was chosen, and is the one for the next start
         self._connect()
 
     def _connect(self) -> None:
         self._found.connect(self._take_found)
-        self._scanned.connect(self.listed)
+        self._scanned.connect(self._take_scanned)
         self._client.state_changed.connect(self._follow_state)
         self._client.load_progress.connect(lambda fraction: self._show(Standing.LOADING, fraction=fraction))
         self._client.loaded.connect(self._take_loaded)
@@ -123,7 +129,20 @@ class Models(QObject):
 
     def scan(self) -> None:
         """Looks for models on this computer; `listed` follows."""
-        _in_background(lambda: tuple(self._finder.scan()), self._scanned.emit)
+        _in_background(self._scan, self._scanned.emit)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be read at the last look for models, in sentences."""
+        return self._problems
+
+    def _scan(self) -> tuple[tuple[ModelInfo, ...], tuple[str, ...]]:
+        models = tuple(self._finder.scan())
+        return models, tuple(self._finder.problems)
+
+    def _take_scanned(self, found: tuple[tuple[ModelInfo, ...], tuple[str, ...]]) -> None:
+        models, self._problems = found
+        self.listed.emit(models)
 
     def start(self, path: str = "") -> None:
         """Begins with a file that was named, else with the model of the settings."""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _Index = QModelIndex | QPersistentModelIndex
 InfoRole = Qt.ItemDataRole.UserRole + 1
 _WIDTH, _FEWEST_ROWS, _MOST_ROWS = 460, 3, 8
+_MOST_NOTES, _LONGEST_NOTE = 3, 300
 
 
 def facts(info: ModelInfo) -> str:
@@ -221,11 +222,13 @@ class ModelPicker(QFrame):
         self._open.clicked.connect(lambda: self._close_and(self.file_requested))
         self._eject.clicked.connect(lambda: self._close_and(self.eject_requested))
 
-    def set_models(self, models: Sequence[ModelInfo]) -> None:
-        """Shows what the library found."""
+    def set_models(self, models: Sequence[ModelInfo], *, problems: Sequence[str] = ()) -> None:
+        """Shows what the library found, and in sentences what it could not read."""
         self.model.set_models(models)
-        self._note.setText(_("No models were found. Open a .gguf file, or put one into the models folder."))
-        self._note.setVisible(not models)
+        nothing = _("No models were found. Open a .gguf file, or put one into the models folder.")
+        notes = [*([] if models else [nothing]), *(one_line(problem, limit=_LONGEST_NOTE) for problem in problems)]
+        self._note.setText("\n".join(notes[:_MOST_NOTES]))
+        self._note.setVisible(bool(notes))
         self._fit()
         self._select_first()
 

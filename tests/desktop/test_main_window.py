@@ -13,6 +13,8 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+import foreign_models
+from desktop.application import LibraryFinder
 from desktop.chat.composer import Draft
 from desktop.chat.header import Standing
 from desktop.chat.shortcuts import ShortcutsCard
@@ -23,6 +25,7 @@ from desktop.shell import Shell
 from desktop.theme import DARK
 from runtime.errors import ErrorInfo
 from runtime.params import AppSettings, LoadParams
+from runtime.places import places
 from runtime.protocol import EngineInfo
 from window_kit import LARGE, STARTER, Shelf, window_parts
 
@@ -299,6 +302,26 @@ def test_picker_lists_the_library_and_loads_what_is_chosen(open_window: Open, qt
     qtbot.keyClick(picker.search, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: window._parts.models.loaded_path == str(LARGE.path))
     qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
+
+
+def test_picker_says_what_could_not_be_read(open_window: Open, qtbot: QtBot) -> None:
+    shelf = Shelf()
+    shelf.problems = ("The folder /gone is missing.",)
+    window = ready(open_window(shelf), qtbot)
+    window.open_picker()
+    picker = window.picker
+    assert picker is not None
+    qtbot.waitUntil(lambda: picker._note.text() == "The folder /gone is missing.")
+
+
+def test_the_window_looks_into_the_folders_of_the_settings(tmp_path: Path) -> None:
+    foreign_models.write_model(tmp_path / "mine" / "Tale.gguf")
+    saved = {"app": {"model_folders": [str(tmp_path / "mine"), str(tmp_path / "gone")]}}
+    foreign_models.write_json(places().settings_file, saved)
+    finder = LibraryFinder()
+    assert "Tale" in [model.name for model in finder.scan()]
+    assert len(finder.problems) == 1
+    assert "gone" in finder.problems[0]
 
 
 def test_eject_gives_the_memory_back(open_window: Open, qtbot: QtBot) -> None:

@@ -42,6 +42,7 @@ class Shelf:
 
     def __init__(self, *models: ModelInfo) -> None:
         self.models = models or (STARTER, LARGE, WHISPER)
+        self.problems: tuple[str, ...] = ()
 
     def scan(self) -> tuple[ModelInfo, ...]:
         return self.models

@@ -98,3 +98,12 @@ def test_empty_library_says_what_to_do(picker: ModelPicker) -> None:
     picker.set_models(())
     assert not picker._note.isHidden()
     assert ".gguf" in picker._note.text()
+
+
+def test_what_could_not_be_read_is_said_above_the_list(picker: ModelPicker) -> None:
+    picker.set_models((STARTER,), problems=["The folder /gone is missing.", "<b>/x</b> cannot be read."])
+    assert picker._note.isVisible()
+    assert picker._note.text() == "The folder /gone is missing.\n<b>/x</b> cannot be read."
+    assert picker._note.textFormat() == Qt.TextFormat.PlainText
+    picker.set_models((STARTER,))
+    assert not picker._note.isVisible()
