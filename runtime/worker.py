@@ -1,7 +1,8 @@
 """The engine's process: reads commands from stdin, owns one model, writes events to stdout.
 
-The main thread loads and evaluates. A second thread reads stdin, so that Stop works at any moment and questions that
-need no evaluation are answered while an answer runs. The process ends when stdin closes. Knows no Qt.
+The main thread loads and evaluates. A second thread reads stdin and does nothing else, so that Stop works at any
+moment; a third one answers questions that need no evaluation, while an answer runs. The process ends when stdin
+closes. Knows no Qt.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class Worker:
         self._out = out
         self._open_engine = open_engine
         self._engine: Engine | None = None
-        self._engine_lock = threading.Lock()  # a model is not freed while the reading thread tokenizes with it
+        self._engine_lock = threading.Lock()  # a model is not freed while the questions' thread tokenizes with it
         self._work: queue.SimpleQueue[tuple[protocol.Command, StopFlag] | None] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[protocol.Command | None] = queue.SimpleQueue()
         self._write_lock = threading.Lock()
         self._stops: dict[int, StopFlag] = {}
         self._stops_lock = threading.Lock()
@@ -57,6 +59,7 @@ class Worker:
     def run(self) -> None:
         self._send(protocol.Hello(id=0, pid=os.getpid()))
         threading.Thread(target=self._read, name="commands", daemon=True).start()
+        threading.Thread(target=self._answer_questions, name="questions", daemon=True).start()
         while (work := self._work.get()) is not None:
             self._guarded(*work)
         self._close_engine()
@@ -78,6 +81,7 @@ class Worker:
 
     def _end(self) -> None:
         self._work.put(None)
+        self._questions.put(None)
         with self._stops_lock:
             for flag in self._stops.values():
                 flag.set()
@@ -97,7 +101,7 @@ class Worker:
                     if flag is not None:
                         flag.set()
             case protocol.Tokenize() | protocol.CountTokens():
-                self._guarded(command, StopFlag())
+                self._questions.put(command)
             case _:
                 flag = StopFlag()
                 with self._stops_lock:
@@ -115,7 +119,11 @@ class Worker:
         )
         self._send(protocol.Failed(id=number, error=problem.info))
 
-    # --- the main thread ----------------------------------------------------------------------------------------
+    # --- the other threads --------------------------------------------------------------------------------------
+
+    def _answer_questions(self) -> None:
+        while (command := self._questions.get()) is not None:
+            self._guarded(command, StopFlag())
 
     def _guarded(self, command: protocol.Command, stop: StopFlag) -> None:
         """Carries a command out; whatever goes wrong becomes its closing event."""

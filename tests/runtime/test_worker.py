@@ -31,6 +31,7 @@ class ScriptedEngine:
     """Says "la" until it is stopped, or whatever its test wants to go wrong."""
 
     info = EngineInfo(engine="scripted")
+    thought = threading.Event()  # set by the test when a long question may end
 
     def __init__(self, path: Path, _params: LoadParams, *, listener: Any, stop: StopFlag) -> None:
         if path.name == "missing":
@@ -56,6 +57,8 @@ class ScriptedEngine:
         yield Finished(id=0, reason=reason, usage=Usage(generated_tokens=count))
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        if text == "endless":
+            self.thought.wait(10)
         return list(text.encode())
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -160,6 +163,17 @@ def test_questions_are_answered_while_an_answer_runs(talk: Conversation) -> None
     assert next(event for event in events if event.id == 4).total == 3
     talk.say(protocol.Stop(id=2))
     talk.until_closed(2)
+
+
+def test_stop_does_not_wait_for_a_question_that_takes_long(talk: Conversation) -> None:
+    talk.load()
+    talk.say(generate(2))
+    assert isinstance(talk.next(), TextDelta)
+    talk.say(protocol.Tokenize(id=3, text="endless"))
+    talk.say(protocol.Stop(id=2))
+    assert talk.until_closed(2)[-1].reason is FinishReason.STOPPED
+    ScriptedEngine.thought.set()
+    assert isinstance(talk.until_closed(3)[-1], protocol.Tokenized)
 
 
 def test_a_load_reports_progress_and_can_be_stopped(talk: Conversation) -> None:
