@@ -53,3 +53,6 @@ WINDOW_PERIODS = {
     "gemma3n": (5, False), "gpt-oss": (2, False), "laguna": (4, True), "llama4": (4, False), "mellum": (4, False),
     "muse-glimmer": (4, False), "olmo2": (4, False), "plamo3": (8, False), "smallthinker": (4, True),
 }  # fmt: skip
+
+# Only one layer in so many attends, the others keep a state; for files that do not say so themselves.
+ATTENTION_PERIODS = {"minimax-01": 8, "qwen35": 4, "qwen35moe": 4, "qwen3next": 4, "qwen4exp": 4}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 from runtime import devices
-from runtime.gguf_architectures import RECURRENT_ARCHITECTURES, WINDOW_PERIODS
+from runtime.gguf_architectures import ATTENTION_PERIODS, RECURRENT_ARCHITECTURES, WINDOW_PERIODS
 from runtime.gguf_header import GgufHeader
 from runtime.gguf_types import TYPE_BY_NAME, TensorType
 from runtime.params import LoadParams
@@ -109,22 +109,30 @@ def _cache_bytes(header: GgufHeader, params: LoadParams, cells: int) -> int:
 
 
 def _layers(header: GgufHeader) -> list[_Layer]:
-    if header.architecture in RECURRENT_ARCHITECTURES:
-        return []
+    """Returns the layers that have a cache of their own."""
     n_layers = header.number("block_count")
-    heads = header.per_layer("attention.head_count_kv", n_layers) if _has(header, "attention.head_count_kv") else (
-        header.per_layer("attention.head_count", n_layers)
-    )  # fmt: skip
-    windowed = _windowed(header, n_layers)
+    heads, windowed = _cached_heads(header, n_layers), _windowed(header, n_layers)
     own = n_layers - header.number("attention.shared_kv_layers")  # the others look into an earlier layer's cache
+    v_share = 0 if _has(header, "attention.key_length_mla") else 1  # latent attention makes the values of the keys
     return [
         _Layer(
             heads[layer] * _head_dim(header, "key", windowed=windowed[layer]),
-            heads[layer] * _head_dim(header, "value", windowed=windowed[layer]),
+            heads[layer] * _head_dim(header, "value", windowed=windowed[layer]) * v_share,
             windowed[layer],
         )
         for layer in range(min(own, len(heads)))
+        if heads[layer]
     ]
+
+
+def _cached_heads(header: GgufHeader, n_layers: int) -> tuple[int, ...]:
+    """Returns the KV heads of each layer; 0 where a layer keeps a state instead."""
+    if header.architecture in RECURRENT_ARCHITECTURES:
+        return (0,) * n_layers
+    key = "attention.head_count_kv" if _has(header, "attention.head_count_kv") else "attention.head_count"
+    period = header.number("full_attention_interval", ATTENTION_PERIODS.get(header.architecture, 1)) or 1
+    heads = header.per_layer(key, n_layers)
+    return tuple(count if (layer + 1) % period == 0 else 0 for layer, count in enumerate(heads))
 
 
 def _windowed(header: GgufHeader, n_layers: int) -> tuple[bool, ...]:
@@ -170,6 +178,7 @@ def _packed(width: int, kind: TensorType) -> int:
 def _state_bytes(header: GgufHeader) -> int:
     """Returns the states of recurrent layers (Mamba's and RWKV's), which do not grow with the context."""
     n_layers, inner = header.number("block_count"), header.number("ssm.inner_size")
+    n_layers = _cached_heads(header, n_layers).count(0) or n_layers  # some families have both in every layer
     state, groups = header.number("ssm.state_size"), header.number("ssm.group_count")
     convolution = max(0, header.number("ssm.conv_kernel") - 1) * (inner + 2 * groups * state)
     d_model, head = header.number("embedding_length"), header.number("wkv.head_size")

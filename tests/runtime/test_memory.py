@@ -105,6 +105,21 @@ def test_recurrent_models_have_a_state_instead_of_a_cache(tiny: GgufHeader) -> N
     assert cache(header, context_length=256) == cache(header, context_length=65536) == 2 * 4 * (3 * 128 + 16 * 128)
 
 
+def test_latent_attention_keeps_keys_alone(tiny: GgufHeader) -> None:
+    latent = with_keys(tiny, attention__head_count_kv=1, attention__key_length=576, attention__value_length=512,
+                       attention__key_length_mla=192)  # fmt: skip
+    assert cache(latent, context_length=4096) == 4096 * 2 * 576 * 2
+
+
+@pytest.mark.parametrize("keys", [{}, {"full_attention_interval": 4}])
+def test_only_layers_that_attend_have_a_cache_and_the_others_a_state(tiny: GgufHeader, keys: dict[str, int]) -> None:
+    sizes = {"block_count": 8, "embedding_length": 256, "attention.head_count": 8, "attention.head_count_kv": 2}
+    sizes |= {"ssm.inner_size": 128, "ssm.state_size": 16, "ssm.conv_kernel": 4, **keys}
+    metadata = {f"qwen3next.{key}": size for key, size in sizes.items()}
+    header = replace(tiny, metadata={"general.architecture": "qwen3next", **metadata})
+    assert cache(header, context_length=256) == 256 * 2 * 2 * 32 * 2 * 2 + 6 * 4 * (3 * 128 + 16 * 128)
+
+
 # --- against the library ----------------------------------------------------------------------------------------
 
 
