@@ -71,7 +71,8 @@ class FollowingScrollArea(QAbstractScrollArea):
         self._settle()
 
     def _column_left(self) -> int:
-        return (self.viewport().width() - int(self._layout.width)) // 2
+        """In the middle of the widget, scroll bar or not: the text stands over the composer and does not move."""
+        return (self.width() - int(self._layout.width)) // 2
 
     def _top(self) -> float:
         """The conversation's height at the viewport's top edge."""
@@ -133,10 +134,10 @@ class FollowingScrollArea(QAbstractScrollArea):
             self._settle()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        room = self.viewport().width() - 2 * int(Space.WIDE)
+        room = self.width() - 2 * int(Space.WIDE)
         self._layout.set_width(float(max(160, min(Size.COLUMN, room))))
         self._newest.move(
-            (self.viewport().width() - self._newest.width()) // 2,
+            (self.width() - self._newest.width()) // 2,
             self.viewport().height() - self._newest.height() - int(Space.MEDIUM),
         )
         self._settle()

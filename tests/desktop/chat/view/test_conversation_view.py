@@ -60,6 +60,17 @@ def long_chat(view: ConversationView, model: MessageListModel) -> ConversationVi
     return view
 
 
+def test_a_scroll_bar_does_not_move_the_text(view: ConversationView, model: MessageListModel) -> None:
+    model.set_items([question("q"), answer("a", "Short.")])
+    QApplication.processEvents()
+    short = view._column_left(), view.layout_of_items.width
+    assert view.verticalScrollBar().maximum() == 0
+    model.set_items([question("q"), answer("a", "Long.\n\n" * 200)])
+    QApplication.processEvents()
+    assert view.verticalScrollBar().isVisible()
+    assert (view._column_left(), view.layout_of_items.width) == short
+
+
 def stream(view: ConversationView, model: MessageListModel, text: str = "More words of the answer.\n\n" * 20) -> None:
     model.append_text("new", text)
     QTest.qWait(60)
