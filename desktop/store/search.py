@@ -11,7 +11,7 @@ from desktop.store.reading import MESSAGE_KEYS, as_number, as_text, tolerant
 from desktop.store.records import SearchHit, clean_text
 
 LIMIT = 50
-_BEFORE, _AFTER = 40, 120  # characters shown around the first match
+_BEFORE, _AFTER = 12, 120  # characters shown around the first match, which a narrow list must still show
 
 _FOUND = f"""
     SELECT found.*, chats.title, chats.updated

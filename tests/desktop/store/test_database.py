@@ -219,6 +219,16 @@ def test_titles_are_found_before_messages() -> None:
     assert hits[1].snippet.endswith("…")
 
 
+@pytest.mark.parametrize("before", ["four words stand before ", "在这个词之前还有很多别的字", "x" * 300])
+def test_what_was_found_stands_early_enough_for_a_narrow_list(before: str) -> None:
+    database = opened()
+    chat(database, "a", "")
+    say(database, "m", f"{before} heading and more", chat_id="a")
+    snippet = database.search("heading")[0].snippet
+    assert snippet.startswith("…")
+    assert 0 < snippet.index("heading") <= 14
+
+
 def test_the_index_follows_changes_and_removals() -> None:
     database = opened()
     chat(database)
