@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from desktop.chat.view.message_model import ChatItem, ItemState
-from desktop.human import duration
+from desktop.human import duration, whole_number
 from desktop.store.records import MessageRecord, MessageState, Receipt
 from runtime.messages import Conversation, Message, Role
 from runtime.protocol import EngineInfo, Finished, FinishReason, Usage
@@ -106,5 +106,5 @@ def usage_texts(receipt: Receipt | None) -> tuple[str, ...]:
     except msgspec.ValidationError:  # stored by another version
         return ()
     speed, seconds = usage.generation_speed, usage.prompt_seconds + usage.generation_seconds
-    texts = [_("{speed} tok/s").format(speed=f"{speed:.0f}")] if speed else []
+    texts = [_("{speed} tok/s").format(speed=whole_number(round(speed)))] if speed else []
     return (*texts, duration(seconds)) if seconds else tuple(texts)

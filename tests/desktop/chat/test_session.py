@@ -569,5 +569,7 @@ def test_a_title_is_the_first_line(text: str, title: str) -> None:
 def test_usage_is_shown_as_people_read_it() -> None:
     usage = {"generated_tokens": 43, "generation_seconds": 1.0, "prompt_seconds": 0.5}
     assert usage_texts(Receipt(usage=usage)) == ("42 tok/s", "1.5 s")
+    fast = {"generated_tokens": 1235, "generation_seconds": 1.0}
+    assert usage_texts(Receipt(usage=fast)) == ("1,234 tok/s", "1.0 s")
     assert usage_texts(Receipt(usage={"generated_tokens": "many"})) == ()
     assert usage_texts(None) == ()
