@@ -73,10 +73,17 @@ def start_logging(folder: Path) -> None:
             root.addHandler(handler)
 
 
+class _FileHandler(logging.handlers.RotatingFileHandler):
+    """A log file that is given up in silence: on a full disk each line would else bring a page of traceback."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        del record
+
+
 def _to_file(folder: Path) -> logging.Handler | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return logging.handlers.RotatingFileHandler(
+        return _FileHandler(
             folder / "window.log", maxBytes=1_000_000, backupCount=2, encoding="utf-8", delay=True
         )
     except OSError:
