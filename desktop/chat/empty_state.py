@@ -130,6 +130,9 @@ class EmptyState(QScrollArea):
         elif status.standing is Standing.LOADING:
             self._title.setText(_("Loading {name}").format(name=name))
             self._subtitle.setText(_("You can write already; the answer comes when the model is loaded."))
+        elif status.standing is Standing.FAILED:
+            self._title.setText(_("{name} is not loaded").format(name=name) if name else _("No model yet"))
+            self._subtitle.setText(_("Choose one that is on this computer."))
         elif name:
             self._title.setText(_("{name} is not loaded").format(name=name))
             self._subtitle.setText(_("It is loaded when you send the first message."))

@@ -204,6 +204,7 @@ def test_load_failure_is_explained_above_the_conversation(open_window: Open, qtb
     assert window.notice._title.text() == "The file ends too early."
     assert window.notice._button.text() == "Choose a model"
     assert window.header.status.standing is Standing.FAILED
+    assert window.empty._subtitle.text() == "Choose one that is on this computer."
 
 
 def test_model_that_ended_its_engine_is_not_loaded_by_itself(open_window: Open, qtbot: QtBot, tmp_path: Path) -> None:
