@@ -14,7 +14,7 @@ from runtime.text import _
 
 MAX_CHAIN = 100  # rules that begin with a rule that begins with a rule …
 MAX_BEGINNINGS = 1000  # ways to come from a rule to its first characters
-MAX_SKIPPED = 50  # parts in a row that may all be empty; llama.cpp's time grows with their third power
+MAX_SKIPPED = 30  # parts in a row that may all be empty; llama.cpp's time grows with their third power
 
 
 @lru_cache(maxsize=8)
