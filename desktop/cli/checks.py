@@ -125,8 +125,8 @@ def _ended(outcome: probes.Outcome) -> str:
         name = signal.Signals(-outcome.status).name
         if name == "SIGILL":
             return _("It ended with an illegal instruction: it was built for another processor.")
-        return _("It was ended by signal {name}. {line}").format(name=name, line=outcome.last_line)
-    return outcome.last_line or _("It ended with status {status}.").format(status=outcome.status)
+        return _("It was ended by signal {name}. {line}").format(name=name, line=outcome.last_words)
+    return outcome.last_words or _("It ended with status {status}.").format(status=outcome.status)
 
 
 def _starter() -> Result:

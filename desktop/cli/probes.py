@@ -16,7 +16,10 @@ from typing import Any
 
 import msgspec
 
+from runtime.text import sentences
+
 _SECONDS = 60
+_PUT_RIGHT = 2  # the exit code for what a person can put right; the error's advice is its last line
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,11 @@ class Outcome:
     stderr: str
 
     @property
-    def last_line(self) -> str:
-        """The last thing the probe said before it ended."""
+    def last_words(self) -> str:
+        """What the probe said before it ended: an error's title and cause, without its advice, or else one line."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        if self.status == _PUT_RIGHT and len(lines) > 1:
+            return sentences(*lines[:-1])
         return lines[-1] if lines else ""
 
 

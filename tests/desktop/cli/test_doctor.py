@@ -152,3 +152,11 @@ def test_a_check_that_fails_in_an_unforeseen_way_is_a_finding(run: Run, monkeypa
     result = run("doctor")
     assert result.code == 2
     assert "libGL.so.1" in result.out
+
+
+def test_a_library_that_cannot_be_loaded_is_told_with_its_cause(tmp_path: Path) -> None:
+    outcome = probes.probe("llama", environment={"LLAMA_CPP_LIB_PATH": str(tmp_path)})
+    assert outcome.found == {}
+    assert "cannot be loaded" in outcome.last_words
+    assert "llama" in outcome.last_words.split("cannot be loaded", 1)[1]
+    assert "set-up" not in outcome.last_words
