@@ -57,7 +57,12 @@ def _invoke(arguments: list[str]) -> int:
 def _use_saved_language() -> None:
     from desktop.cli.options import read_saved
 
-    set_language(read_saved().app.get("language", "system"))
+    set_language("system")  # what is wrong with the file is put into words while it is read
+    saved = read_saved()
+    set_language(saved.app.get("language", "system"))
+    if saved.notes and not read_saved().notes:  # it was set aside, and whoever reads after this finds nothing
+        for note in saved.notes:
+            output.remark(note)
 
 
 def _explained(info: ErrorInfo) -> int:

@@ -116,7 +116,7 @@ def _known(value: Any) -> Any:
 
 def remark(text: str) -> None:
     """Writes a side remark to stderr."""
-    sys.stderr.write(dim(fitted(text, sys.stderr), sys.stderr) + "\n")
+    sys.stderr.write(dim(fitted(harmless(text), sys.stderr), sys.stderr) + "\n")
     sys.stderr.flush()
 
 
@@ -144,7 +144,7 @@ class StatusLine:
     def show(self, text: str) -> None:
         """Replaces the line."""
         if self._on:
-            line = cut(text, shutil.get_terminal_size().columns - 1)
+            line = cut(harmless(text), shutil.get_terminal_size().columns - 1)
             self._send("\r\x1b[K" + dim(line, self._stream))
             self._shown = True
 

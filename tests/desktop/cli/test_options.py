@@ -128,5 +128,23 @@ def test_a_damaged_settings_file_is_mentioned_and_does_not_stop_the_answer(
     assert "Temperature" in result.err
 
 
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[]", b"[" * 100_000])
+def test_a_settings_file_that_is_set_aside_is_told_of_once(
+    run: Run, engine: FakeEngine, tiny: Path, quern_home: Path, content: bytes
+):
+    quern_home.mkdir(parents=True, exist_ok=True)
+    (quern_home / "settings.json").write_bytes(content)
+    result = run("chat", str(tiny), "-p", "hi")
+    assert (result.code, result.out) == (0, "echo hi\n")
+    assert result.err.count("are damaged. They were kept as") == 1
+    assert (quern_home / "settings.json.damaged-1").read_bytes() == content
+    assert "damaged" not in run("chat", str(tiny), "-p", "hi").err
+
+
+def test_remarks_about_settings_hold_no_control_characters(run: Run, engine: FakeEngine, tiny: Path, quern_home: Path):
+    _save(quern_home, {"sampling": {"\x1b[31m": 1}})
+    assert "␛[31m" in run("chat", str(tiny), "-p", "hi").err
+
+
 def test_lists_show_line_breaks_as_they_are_typed():
     assert shown_value(field_of(SamplingParams, "stop"), ("\nUser:", "a\\b")) == "“\\nUser:” “a\\\\b”"
