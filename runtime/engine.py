@@ -8,7 +8,7 @@ from typing import Protocol
 
 from runtime.messages import Message
 from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest
-from runtime.reading import ReadProgress, Scored
+from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
 
 LoadListener = Callable[[float], bool]
 """Called with the fraction loaded, 0 to 1; returning False ends the load."""
@@ -71,6 +71,25 @@ class Engine(Protocol):
 
         Raises `UserError`: `NothingToScore`, `ReadingStopped` where `stop` was set.
         """
+        ...
+
+    def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
+        """Yields progress, and last a vector for each text.
+
+        Raises `UserError`: `NothingToEmbed`, `TextTooLong`, `ReadingStopped` where `stop` was set.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees the model. May be called twice."""
+        ...
+
+
+class Embedder(Protocol):
+    """A loaded model that only makes vectors: also one that cannot write, such as BERT."""
+
+    def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
+        """Does what `Engine.embed` does."""
         ...
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from runtime.engine import Engine, LoadListener, StopFlag
+from runtime.engine import Embedder, Engine, LoadListener, StopFlag
 from runtime.params import LoadParams
 
 EngineName = Literal["auto", "llama"]
@@ -24,3 +24,17 @@ def open_engine(
     from runtime.llama.engine import LlamaEngine
 
     return LlamaEngine(path, params, listener=listener, stop=stop)
+
+
+def open_embedder(
+    path: Path,
+    params: LoadParams,
+    *,
+    engine: EngineName = "auto",
+    listener: LoadListener | None = None,
+    stop: StopFlag | None = None,
+) -> Embedder:
+    """Loads a model to make vectors with. Raises `UserError` where the file or the machine does not allow it."""
+    from runtime.llama.embedding import LlamaEmbedder
+
+    return LlamaEmbedder(path, params, listener=listener, stop=stop)

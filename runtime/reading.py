@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import msgspec
 
 from runtime.errors import UserError
 from runtime.text import _
+
+Pooling = Literal["auto", "mean", "cls", "last"]
+POOLINGS: tuple[Pooling, ...] = ("auto", "mean", "cls", "last")
 
 
 class ReadingStopped(UserError):
@@ -79,3 +83,57 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
             return math.exp(-math.fsum(self.logprobs) / len(self.logprobs))
         except OverflowError:
             return math.inf
+
+
+# --- vectors ----------------------------------------------------------------------------------------------------
+
+
+class NothingToEmbed(UserError):
+    """A text without a single token of its own."""
+
+    code = "nothing_to_embed"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            _("Text {number} is empty: there is nothing to make a vector of.").format(number=number),
+            "",
+            _("Leave the text out, or write something."),
+        )
+
+
+class TextTooLong(UserError):
+    """A text with more tokens than the model reads at once."""
+
+    code = "text_too_long"
+
+    def __init__(self, number: int, *, tokens: int, limit: int) -> None:
+        title = _("Text {number} has {tokens} tokens; this model is loaded for {limit} at once.")
+        super().__init__(
+            title.format(number=number, tokens=f"{tokens:,}", limit=f"{limit:,}"),
+            _("A vector is made of a text as a whole."),
+            _("Split the text, have it cut with --truncate, or, where the model was trained for more, raise "
+              "--context-length."),
+        )  # fmt: skip
+
+
+class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts to make vectors of, in order.
+
+    A token's vectors become the text's by `pooling`: their mean, the first token's ("cls") or the last one's; "auto"
+    is what the model's file says, and the mean where it says nothing. With `normalize`, each vector has the length 1.
+    A text that is too long raises `TextTooLong`, or is cut at its end with `truncate`.
+    """
+
+    texts: tuple[str, ...]
+    pooling: Pooling = "auto"
+    normalize: bool = True
+    truncate: bool = False
+
+
+class Embedded(msgspec.Struct, frozen=True, kw_only=True):
+    """One vector for each text. `tokens` is how many tokens were read of each; `notes` say which texts were cut."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    tokens: tuple[int, ...]
+    pooling: Pooling
+    notes: tuple[str, ...] = ()

@@ -1,4 +1,7 @@
-"""Says whether this version can hold a conversation with a model, and if not, why. Reads no file."""
+"""Says whether this version can hold a conversation with a model or make vectors with it, and if not, why.
+
+Reads no file.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from runtime.gguf_architectures import (
 from runtime.gguf_header import GgufHeader, UnsupportedModel, clean_name
 from runtime.text import N_, _
 
+_RANK = 4  # LLAMA_POOLING_TYPE_RANK
 _NO_TOKENIZER = ("none", "no_vocab")  # llama.cpp loads such a model, and ends the process when it gets a text
 _KINDS = {
     "adapter": N_("It is an adapter: it changes another model and cannot run by itself."),
@@ -28,16 +32,44 @@ _ARCHITECTURES = (
 
 def why_not(header: GgufHeader) -> str:
     """Returns the reason, a sentence, why a sound model cannot be talked to; "" where it can."""
-    architecture = clean_name(header.architecture)
+    return _why_no_family(header) or _why_no_writer(header) or _why_no_contents(header)
+
+
+def why_no_vectors(header: GgufHeader) -> str:
+    """Returns the reason, a sentence, why a sound model cannot make vectors out of texts; "" where it can."""
+    return _why_no_family(header) or _why_no_reader(header) or _why_no_contents(header)
+
+
+def _why_no_family(header: GgufHeader) -> str:
     if header.kind in _KINDS:
         return _(_KINDS[header.kind])
     if header.architecture not in KNOWN_ARCHITECTURES:
+        architecture = clean_name(header.architecture)
         return _("Its architecture “{architecture}” is unknown to this version.").format(architecture=architecture)
+    return ""
+
+
+def _why_no_writer(header: GgufHeader) -> str:
+    architecture = clean_name(header.architecture)
     for group, sentence in _ARCHITECTURES:
         if header.architecture in group:
             return _(sentence).format(architecture=architecture)
     if header.number("pooling_type"):  # a family that writes, trained anew for vectors or for ranking
         return _("It makes vectors out of texts (“{architecture}”) and writes none.").format(architecture=architecture)
+    return ""
+
+
+def _why_no_reader(header: GgufHeader) -> str:
+    architecture = clean_name(header.architecture)
+    if header.number("pooling_type") == _RANK:
+        return _("It ranks texts (“{architecture}”) and makes no vectors.").format(architecture=architecture)
+    if header.architecture in HELPER_ARCHITECTURES | TRANSLATION_ARCHITECTURES | DIFFUSION_ARCHITECTURES:
+        return _("This version makes no vectors with models of its kind (“{architecture}”).").format(
+            architecture=architecture)  # fmt: skip
+    return ""
+
+
+def _why_no_contents(header: GgufHeader) -> str:
     if not header.tensors:
         return _("It holds a vocabulary only, no weights.")
     if not header.n_vocab or header.tokenizer_model in _NO_TOKENIZER:
@@ -50,3 +82,11 @@ def require_runnable(header: GgufHeader) -> None:
     reason = why_not(header)
     if reason:
         raise UnsupportedModel(header.path, reason)
+
+
+def require_vectors(header: GgufHeader) -> None:
+    """Raises `UnsupportedModel` where `why_no_vectors` has a reason."""
+    reason = why_no_vectors(header)
+    if reason:
+        hint = _("Choose another model: “quern embed” takes embedding models and those that write text.")
+        raise UnsupportedModel(header.path, reason, hint)

@@ -136,6 +136,7 @@ COMMANDS: dict[str, Entry] = {
     "info": Entry("info", N_("Shows what a model file holds and how much memory it needs.")),
     "tokenize": Entry("tokenize", N_("Shows the tokens of a text.")),
     "score": Entry("score", N_("Shows how likely a model finds a text.")),
+    "embed": Entry("embed", N_("Makes vectors of texts.")),
     "bench": Entry("bench", N_("Measures how fast a model reads and writes.")),
     "doctor": Entry("doctor", N_("Checks that everything Quern needs works on this computer.")),
 }

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from desktop.cli import output
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import harmless
 from desktop.cli.options import Settings
 from runtime import engines
-from runtime.engine import Engine
+from runtime.engine import Embedder, Engine
 from runtime.params import LoadParams, SamplingParams
 from runtime.text import _
+
+Held = TypeVar("Held", Engine, Embedder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +42,28 @@ def wanted(model: str | None, values: Mapping[str, Any]) -> Wanted:
     return Wanted(found.name, found.path, settings.sampling(found.key), settings.load(found.key))
 
 
-@contextlib.contextmanager
-def opened(model: Wanted, *, engine: str = "auto") -> Iterator[Engine]:
+def opened(model: Wanted, *, engine: str = "auto") -> contextlib.AbstractContextManager[Engine]:
     """Loads the model and frees it at the end. Ctrl-C while loading ends the command. Raises `UserError`."""
-    status = output.StatusLine()
+    return _held(model, engines.open_engine, engine)
+
+
+def opened_embedder(model: Wanted, *, engine: str = "auto") -> contextlib.AbstractContextManager[Embedder]:
+    """Does what `opened` does, to make vectors only: the model need not be able to write. Raises `UserError`."""
+    return _held(model, engines.open_embedder, engine)
+
+
+@contextlib.contextmanager
+def _held(model: Wanted, load: Callable[..., Held], engine: str) -> Iterator[Held]:
+    status, interrupts = output.StatusLine(), Interrupts()
 
     def progress(fraction: float) -> bool:
         status.show(_("Loading {name}: {percent} %").format(name=harmless(model.name), percent=int(100 * fraction)))
         return not interrupts.stop.is_set()
 
-    with Interrupts() as interrupts:
+    with interrupts:
         status.show(_("Loading {name}").format(name=harmless(model.name)))
         try:
-            held = engines.open_engine(
-                model.path, model.load, engine=engine, listener=progress, stop=interrupts.stop  # type: ignore[arg-type]
-            )
+            held = load(model.path, model.load, engine=engine, listener=progress, stop=interrupts.stop)
         except Exception:
             if interrupts.stop.is_set():
                 raise KeyboardInterrupt from None

@@ -10,14 +10,13 @@ import click
 from desktop.cli import output
 from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, Option, json_option
-from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import shown_path
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import engine_option, setting_options
-from runtime.engine import Engine
+from desktop.cli.reading import read
 from runtime.errors import UserError
 from runtime.params import LoadParams
-from runtime.reading import ReadProgress, Scored
+from runtime.reading import Scored
 from runtime.text import _, ngettext
 
 
@@ -61,7 +60,7 @@ def score(model: str, text: str, engine: str, as_json: bool, **flags: Any) -> No
     what = wanted(model, flags)
     content = text_of(text)
     with opened(what, engine=engine) as held:
-        result = _scored(held, content)
+        result = read(lambda stop: held.score(content, stop))
         context_length = held.info.context_length
     if as_json:
         output.write_json(_as_json(result))
@@ -82,31 +81,6 @@ def text_of(name: str) -> str:
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise TextUnreadable(path, _("The system says: {error}.").format(error=said)) from error
-
-
-def _scored(held: Engine, text: str) -> Scored:
-    status = output.StatusLine()
-    try:
-        with Interrupts() as interrupts:
-            for event in held.score(text, interrupts.stop):
-                if isinstance(event, Scored):
-                    return event
-                status.show(progress_words(event))
-    except UserError:
-        if interrupts.stop.is_set():
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        status.clear()
-    raise AssertionError("an engine ends a score with the result")
-
-
-def progress_words(event: ReadProgress) -> str:
-    """Returns how far the reading is."""
-    percent = int(100 * event.done / max(event.total, 1))
-    return _("Reading: {done} of {total} tokens ({percent} %)").format(
-        done=f"{event.done:,}", total=f"{event.total:,}", percent=percent
-    )
 
 
 def _as_json(result: Scored) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from runtime.protocol import (
     TextDelta,
     Usage,
 )
-from runtime.reading import ReadProgress, Scored
+from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
 from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
 from runtime.text import _
@@ -118,6 +118,11 @@ class LlamaEngine:
             yield from scoring.score(self._model, text)
         finally:
             self._cache.clear()  # scoring used the context; the next answer reads its prompt anew
+
+    def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
+        from runtime.llama import embedding
+
+        return embedding.embed(self._model, request, stop, limit=self._model.context_length)
 
     def close(self) -> None:
         self._prompts.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ _KV_TYPES = {
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
 }  # fmt: skip
 _KV_BLOCK = 32  # values in a block of every quantized cache type
+_SHIFT_BLOCK = 64  # llama.cpp moves quantized keys only where this divides the head size
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
 _BUFFER_LINE = re.compile(r"buffer size\s*=\s*([\d.]+) MiB")
@@ -77,14 +80,17 @@ class WritesNoText(UserError):
 
 
 class LlamaModel:
-    """A loaded model with one context. Owns both; `close` frees them."""
+    """A loaded model with one context. Owns both; `close` frees them.
+
+    Without a `context_length` it is for reading only: it has no context, and need not be one that writes.
+    """
 
     def __init__(
         self,
         path: Path,
         params: LoadParams,
         *,
-        context_length: int,
+        context_length: int | None,
         threads: int,
         listener: LoadListener | None = None,
         stop: StopFlag | None = None,
@@ -94,15 +100,17 @@ class LlamaModel:
         self._library = llama_library.load_library()
         self._model: Any = None
         self._context: Any = None
+        self._threads = threads
         self._stop = StopFlag() if stop is None else stop
         self._abort = _native_abort(self._library)
         llama_library.clear_log()
         self._load(params, listener)
         try:
-            if not self.writes_text:
+            if context_length is not None and not self.writes_text:
                 raise WritesNoText(path)
             self.params = self._workable(params)
-            self._make_context(context_length, threads)
+            if context_length is not None:
+                self._make_context(context_length)
         except BaseException:
             self.close()
             raise
@@ -122,10 +130,33 @@ class LlamaModel:
         """Whether the flag that native code looks at is set."""
         return self._stop.is_set()
 
-    def watch(self, stop: StopFlag) -> None:
-        """Makes native code look at this flag while it evaluates."""
+    def watch(self, stop: StopFlag, *, context: Any = None) -> None:
+        """Makes native code look at this flag while it evaluates, in a context of `new_context` or in the own one."""
         self._stop = stop
-        self._library.llama_set_abort_callback(self._context, self._abort, ctypes.c_void_p(stop.address))
+        watching = self._context if context is None else context
+        self._library.llama_set_abort_callback(watching, self._abort, ctypes.c_void_p(stop.address))
+
+    def new_context(self, context_length: int, **changes: Any) -> Any:
+        """Returns a context with `changes` to llama.cpp's parameters; the caller frees it before the model.
+
+        Raises `NoRoomForContext`.
+        """
+        wanted = self._context_params(context_length, self._threads)
+        for name, value in changes.items():
+            setattr(wanted, name, value)
+        context = self._library.llama_init_from_model(self._model, wanted)
+        if not context:
+            raise NoRoomForContext(context_length, llama_library.log_tail(30))
+        return context
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Native code inside does not look at the stop flag."""
+        self._library.llama_set_abort_callback(self._context, type(self._abort)(), None)
+        try:
+            yield
+        finally:
+            self.watch(self._stop)
 
     @property
     def context_length(self) -> int:
@@ -137,6 +168,17 @@ class LlamaModel:
         """False for encoders and encoder-decoders, which this engine does not run yet."""
         lib = self._library
         return bool(lib.llama_model_has_decoder(self._model)) and not lib.llama_model_has_encoder(self._model)
+
+    @property
+    def remembers_states(self) -> bool:
+        """True for recurrent and hybrid models, whose memory is a state for each sequence."""
+        lib = self._library
+        return bool(lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model))
+
+    @property
+    def vector_size(self) -> int:
+        """How many numbers a text's vector has."""
+        return int(self._library.llama_model_n_embd_out(self._model))
 
     @property
     def micro_batch(self) -> int:
@@ -154,10 +196,31 @@ class LlamaModel:
     @property
     def keeps_everything(self) -> bool:
         """True where any part of the cache can be cut off without reading the prompt again."""
-        recurrent = self._library.llama_model_is_recurrent(self._model) or self._library.llama_model_is_hybrid(
-            self._model
-        )
-        return not recurrent and (self.sliding_window == 0 or self.params.swa_full)
+        return not self.remembers_states and (self.sliding_window == 0 or self.params.swa_full)
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether tokens can be taken out of the middle of the cache and the later ones moved up.
+
+        llama.cpp would end the process in the cases that this excludes (its pull requests 25636 and 27967), except
+        that where some layers keep only a window, the beginning is no longer in all of them.
+        """
+        memory = self._library.llama_get_memory(self._context)
+        if not self.keeps_everything or not self._library.llama_memory_can_shift(memory):
+            return False
+        architecture = self.metadata("general.architecture")
+        if self.metadata(f"{architecture}.attention.indexer.key_length"):
+            return False
+        if self.params.kv_type_k in QUANTIZED_KV_TYPES:
+            return self._can_shift_quantized(architecture)
+        return self.params.kv_type_k != "bf16"  # its rotation is not implemented
+
+    def _can_shift_quantized(self, architecture: str) -> bool:
+        head, _head_v = self._head_sizes()
+        rotated = self.metadata(f"{architecture}.rope.dimension_count")
+        on_gpu = self.params.gpu_layers != 0 and self._library.llama_supports_gpu_offload()
+        whole = head % _SHIFT_BLOCK == 0 and rotated in ("", str(head))
+        return whole and not on_gpu and "LLAMA_ATTN_ROT_DISABLE" not in os.environ
 
     @property
     def n_params(self) -> int:
@@ -260,12 +323,10 @@ class LlamaModel:
         value = self.metadata(f"{architecture}.attention.value_length")
         return (int(key) if key.isdigit() else usual), (int(value) if value.isdigit() else usual)
 
-    def _make_context(self, context_length: int, threads: int) -> None:
+    def _make_context(self, context_length: int) -> None:
         before = len(llama_library.log_lines())
-        context = self._library.llama_init_from_model(self._model, self._context_params(context_length, threads))
+        context = self.new_context(context_length)
         self._context_log = llama_library.log_lines()[before:]
-        if not context:
-            raise NoRoomForContext(context_length, llama_library.log_tail(30))
         self._context = context
         self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))
 

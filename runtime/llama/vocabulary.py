@@ -35,6 +35,12 @@ class Vocabulary:
         return self._text_of(self._library.llama_vocab_eos(self._handle))
 
     @cached_property
+    def has_end_mark(self) -> bool:
+        """Whether `tokenize_whole` puts a mark after the text; llama.cpp's WordPiece does so unasked."""
+        word_piece = self._library.llama_vocab_type(self._handle) == self._library.LLAMA_VOCAB_TYPE_WPM
+        return bool(word_piece or self._library.llama_vocab_get_add_eos(self._handle))
+
+    @cached_property
     def control_tokens(self) -> dict[str, int]:
         """Every control token's text and id: the marks that only a template may write."""
         attributes, text = self._library.llama_vocab_get_attr, self._library.llama_vocab_get_text
@@ -64,16 +70,22 @@ class Vocabulary:
         `add_bos` adds the model's own begin mark if its file says so; an end mark is never added.
         Lone surrogates, which no UTF-8 can hold, become U+FFFD.
         """
+        start = [self._library.llama_vocab_bos(self._handle)] if add_bos and self.adds_bos else []
+        return start + self._tokenize(text, marks=False, special=special)
+
+    def tokenize_whole(self, text: str) -> list[int]:
+        """Returns a plain text's ids with every mark that the file wants around one: BERT's [CLS] and [SEP], say."""
+        return self._tokenize(text, marks=True, special=False)
+
+    def _tokenize(self, text: str, *, marks: bool, special: bool) -> list[int]:
         data = _utf8(text)
         room = len(data) + 8
         while True:
             ids = (ctypes.c_int32 * room)()
-            count = self._library.llama_tokenize(self._handle, data, len(data), ids, room, False, special)
+            count = self._library.llama_tokenize(self._handle, data, len(data), ids, room, marks, special)
             if count >= 0:
-                break
+                return ids[:count]
             room = -count
-        start = [self._library.llama_vocab_bos(self._handle)] if add_bos and self.adds_bos else []
-        return start + ids[:count]
 
     def piece(self, token: int) -> bytes:
         """Returns a token's bytes as they appear in an answer: nothing for a control token."""

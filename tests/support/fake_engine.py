@@ -20,7 +20,7 @@ from runtime.protocol import (
     TextDelta,
     Usage,
 )
-from runtime.reading import ReadingStopped, ReadProgress, Scored
+from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
 
 ENDLESS = "endless"
 """The answer that goes on until it is stopped."""
@@ -93,6 +93,13 @@ class FakeEngine:
         if stop.is_set():
             raise ReadingStopped
         yield Scored(ids=ids, logprobs=(-1.0,) * len(ids), begin_mark=True, windows=1, stride=2048)
+
+    def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
+        lengths = tuple(map(len, request.texts))
+        yield ReadProgress(done=0, total=sum(lengths))
+        if stop.is_set():
+            raise ReadingStopped
+        yield Embedded(vectors=tuple((0.6, 0.8) for _text in lengths), tokens=lengths, pooling="mean")
 
     def close(self) -> None:
         self.closed = True
