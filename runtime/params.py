@@ -67,6 +67,18 @@ class SamplingParams(SettingsGroup, frozen=True):
             section=_ANSWER, advanced=True,
         ),
     ] = ()
+    context_policy: Annotated[
+        Literal["drop_turns", "shift", "stop"],
+        Setting(
+            title=N_("When the context is full"),
+            help=N_("Leave out the oldest turns; or also forget the oldest part while an answer is written; or stop."),
+            section=_ANSWER, advanced=True,
+            labels={
+                "drop_turns": N_("leave out the oldest turns"), "shift": N_("also roll on within an answer"),
+                "stop": N_("leave out nothing"),
+            },
+        ),
+    ] = "drop_turns"
     seed: Annotated[
         int,
         Setting(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 from runtime.errors import UserError
 from runtime.llama import library as llama_library
@@ -20,6 +21,7 @@ from runtime.text import _
 _ABORTED = 2  # llama_decode: the abort callback said stop
 _NO_SLOT = 1  # llama_decode: no place for the batch in the cache
 _SEQUENCE = 0
+_LEAST_SHIFT = 8  # a shift takes out at least one part in eight of the context: each has every key computed anew
 
 
 class EvaluationFailed(UserError):
@@ -49,6 +51,8 @@ class TokenCache:
         self._memory = self._library.llama_get_memory(model.context)
         self.ids: list[int] = []
         self._segments: list[int] = []  # where each evaluated piece begins, ascending
+        self._moved_from: int | None = None  # from here on, tokens were read after others that were shifted out since
+        self._shift_pending = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -59,7 +63,9 @@ class TokenCache:
         Returns how many tokens are kept (fewer than the prompt has) and, where more were equal but could not be
         kept, the reason in words.
         """
-        common = _common_prefix(self.ids, prompt)
+        common = common_prefix(self.ids, prompt)
+        if self._moved_from is not None:
+            common = min(common, self._moved_from)
         kept = self._segment_start(min(common, len(prompt) - 1))
         if kept and not self._reaches(kept):
             self.clear()
@@ -84,15 +90,42 @@ class TokenCache:
         """Evaluates one token of an answer. Raises `Stopped` and `EvaluationFailed`."""
         self._decode((token,))
 
+    def shift(self, keep: int) -> int:
+        """Takes the older half of what follows the first `keep` tokens out, and moves the rest up.
+
+        Returns how many tokens were taken out; 0, with nothing changed, where the model cannot do it or the beginning
+        leaves too little for it to be worth while. What was moved had been read together with what is gone, so no
+        later prompt makes use of it.
+        """
+        taken = (len(self.ids) - keep) // 2
+        if not self._model.can_shift or taken * _LEAST_SHIFT < len(self.ids):
+            return 0
+        gone = keep + taken
+        if not self._library.llama_memory_seq_rm(self._memory, _SEQUENCE, keep, gone):
+            return 0
+        self._library.llama_memory_seq_add(self._memory, _SEQUENCE, gone, -1, -taken)
+        self._shift_pending = True
+        del self.ids[keep:gone]
+        before = self._segments[: bisect_right(self._segments, keep - 1)]
+        after = self._segments[bisect_right(self._segments, gone) :]
+        self._segments = [*before, keep, *(start - taken for start in after)]
+        self._moved_from = keep if self._moved_from is None else min(keep, self._moved_from)
+        return taken
+
     def clear(self) -> None:
         self._library.llama_memory_clear(self._memory, False)
         self.ids.clear()
         self._segments.clear()
+        self._moved_from = None
+        self._shift_pending = False
 
     def _decode(self, piece: Sequence[int]) -> None:
         tokens = (ctypes.c_int32 * len(piece))(*piece)
         batch = self._library.llama_batch_get_one(tokens, len(piece))
-        status = self._library.llama_decode(self._model.context, batch)
+        # llama.cpp moves shifted keys at the start of the next evaluation; stopped in between, some would be lost.
+        with self._model.undisturbed() if self._shift_pending else nullcontext():
+            status = self._library.llama_decode(self._model.context, batch)
+        self._shift_pending = False
         if status == 0:
             self._segments.append(len(self.ids))
             self.ids.extend(piece)
@@ -117,6 +150,8 @@ class TokenCache:
             return False
         del self.ids[length:]
         del self._segments[bisect_right(self._segments, length - 1) :]
+        if self._moved_from is not None and length <= self._moved_from:
+            self._moved_from = None
         return True
 
     def _segment_start(self, length: int) -> int:
@@ -141,6 +176,7 @@ class TokenCache:
         ).format(n=f"{window:,}")
 
 
-def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Returns how many tokens at the beginning are equal."""
     limit = min(len(first), len(second))
     return next((index for index in range(limit) if first[index] != second[index]), limit)

@@ -150,7 +150,8 @@ class _Answer:
             model.library, model.vocabulary, request.sampling, seed=self._seed, context_length=model.context_length,
             constrain=constrain, alternatives=request.alternatives,
         )  # fmt: skip
-        self._cached = self._generated = 0
+        self._cached = self._generated = self._shifted = 0
+        self._stuck = False
         self._reuse_note = ""
         self._stop_text = ""
         self._started = self._read_at = self._ended = time.perf_counter()
@@ -202,10 +203,27 @@ class _Answer:
                 return FinishReason.STOP_TEXT
             if self._generated >= limit:
                 return FinishReason.LENGTH
-            if len(self._cache) >= self._model.context_length:
+            if len(self._cache) >= self._model.context_length and not self._make_room():
                 return FinishReason.CONTEXT
             self._cache.append(token)
         return FinishReason.STOPPED
+
+    def _make_room(self) -> bool:
+        """Shifts the full context where that was chosen and can be done."""
+        if self._params.context_policy != "shift":
+            return False
+        taken = self._cache.shift(self._prompt.keep)
+        self._shifted += taken
+        self._stuck = not taken
+        return taken > 0
+
+    def _notes(self) -> Iterator[str]:
+        yield from self._prompt.notes
+        if self._shifted:
+            note = _("The context filled up while the answer was written, so its {n} oldest tokens were let go.")
+            yield note.format(n=f"{self._shifted:,}")
+        if self._stuck:
+            yield _("The context could not roll on: this model, or its beginning that has to stay, leaves no way to.")
 
     def _scores(self) -> Any:
         return self._model.library.llama_get_logits_ith(self._model.context, -1)
@@ -232,7 +250,7 @@ class _Answer:
             reuse_note=self._reuse_note,
         )
         return Finished(
-            id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=self._prompt.notes
+            id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=tuple(self._notes())
         )
 
 

@@ -6,26 +6,33 @@ template holds exactly what the template says, so a begin mark is never added to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime.chat_template import NoTemplate, choose_template
 from runtime.errors import UserError
+from runtime.llama.cache import common_prefix
 from runtime.llama.model import LlamaModel
 from runtime.messages import Message, Role
 from runtime.protocol import GenerationRequest
 from runtime.render import Rendered, TemplateRenderer
 from runtime.text import _
 
+_SINKS = 4  # first tokens that models need to keep seeing: Xiao et al., "Efficient streaming language models", 2023
+_UNLIKE = ("a", "0")  # two messages that begin with different tokens
 _ANSWER_SHARE = 4  # a quarter of the context is kept free for the answer, unless the answer is limited to less
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Token ids, the positions of messages that were left out, and what to tell the person."""
+    """Token ids, the positions of messages that were left out, and what to tell the person.
+
+    `keep` is how many tokens at the beginning stay when the context shifts: the system prompt.
+    """
 
     ids: list[int]
     dropped: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    keep: int = 0
 
 
 class PromptTooLong(UserError):
@@ -40,6 +47,21 @@ class PromptTooLong(UserError):
             ),
             _("Earlier turns can be left out, but not the last message and the system prompt."),
             _("Shorten the message, or raise the context length in the settings and load the model again."),
+        )
+
+
+class NothingMayBeLeftOut(UserError):
+    """The conversation no longer fits, and the setting forbids leaving turns out."""
+
+    code = "nothing_may_be_left_out"
+
+    def __init__(self, tokens: int, context_length: int) -> None:
+        super().__init__(
+            _("The conversation no longer fits: {tokens} tokens, and the context holds {limit}.").format(
+                tokens=f"{tokens:,}", limit=f"{context_length:,}"
+            ),
+            _("The setting “When the context is full” says that nothing may be left out."),
+            _("Start a new chat, change that setting, or raise the context length and load the model again."),
         )
 
 
@@ -80,15 +102,19 @@ class PromptBuilder:
     def build(self, request: GenerationRequest) -> Prompt:
         """Returns the prompt for a request.
 
-        Raises `PromptTooLong`, `NothingToContinue`, `UnknownToken`, and what the chat template raises.
+        Raises `PromptTooLong`, `NothingMayBeLeftOut`, `NothingToContinue`, `UnknownToken`, and what the chat template
+        raises.
         """
         if request.prompt_ids:
-            return self._checked(Prompt(self._known(request.prompt_ids)))
+            return self._checked(Prompt(self._known(request.prompt_ids), keep=_SINKS))
         if request.prompt is not None:
-            return self._checked(Prompt(self._raw(request.prompt)))
+            return self._checked(Prompt(self._raw(request.prompt), keep=_SINKS))
         if not request.messages:
             raise NothingToContinue
-        return self._checked(self._conversation(request))
+        policy = request.sampling.context_policy
+        if policy == "stop":
+            return self._whole(request)
+        return self._checked(self._rolling(request) if policy == "shift" else self._conversation(request))
 
     def count(self, messages: tuple[Message, ...]) -> int:
         """Returns the length in tokens of the whole conversation, nothing left out."""
@@ -133,6 +159,27 @@ class PromptBuilder:
             fitting = self._first_fitting(request, cuts, room)
         self._last_cut = turns[: max(fitting.dropped, default=-1) + 1]
         return fitting
+
+    def _whole(self, request: GenerationRequest) -> Prompt:
+        prompt = self._cut(request, 0)
+        if len(prompt.ids) >= self._context_length:
+            raise NothingMayBeLeftOut(len(prompt.ids), self._context_length)
+        return prompt
+
+    def _rolling(self, request: GenerationRequest) -> Prompt:
+        """Returns a conversation whose answer may shift the context; a cut answer that fills it continues its end."""
+        prompt = replace(self._conversation(request), keep=self._beginning(request.messages))
+        if not request.continue_last or len(prompt.ids) < self._context_length:
+            return prompt
+        end = (self._context_length - prompt.keep) // 2
+        note = _("The answer is longer than the context, so only its last part was read again.")
+        return replace(prompt, ids=prompt.ids[: prompt.keep] + prompt.ids[-end:], notes=(*prompt.notes, note))
+
+    def _beginning(self, turns: tuple[Message, ...]) -> int:
+        """Returns how many tokens two conversations have in common that only have the system prompt in common."""
+        system = tuple(turn for turn in turns if turn.role is Role.SYSTEM)
+        first, second = (self._ids(self._render((*system, Message(Role.USER, text)))) for text in _UNLIKE)
+        return max(common_prefix(first, second), _SINKS)
 
     def _first_fitting(self, request: GenerationRequest, cuts: list[int], room: int) -> Prompt:
         """Returns the prompt with the fewest turns left out that has at most `room` tokens, or the shortest."""
