@@ -33,6 +33,7 @@ from desktop.settings.live import LiveSettings
 from desktop.shell import STATE_KEY
 from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
+from desktop.store.keeper import ChatsNotSaved
 from desktop.theme import Size, Space, Theme, ThemeSource
 from runtime.errors import ErrorInfo
 from runtime.protocol import EngineInfo
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
-_MODEL = "model"  # what notices are about that a loaded model takes away
+_MODEL, _SAVING = "model", "saving"  # what notices are about that are taken away when it works again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,7 @@ class MainWindow(QWidget):
         parts.session.problem.connect(self.show_problem)
         parts.session.context_trimmed.connect(self._note_trimmed)
         parts.store.problem.connect(self.show_problem)
+        parts.store.saving_again.connect(self._note_saving)
         parts.live.write_failed.connect(self._show_write_failure)
         parts.models.status_changed.connect(self._show_status)
         parts.models.trouble.connect(self._show_trouble)
@@ -227,7 +229,11 @@ class MainWindow(QWidget):
 
     def show_problem(self, error: ErrorInfo) -> None:
         """Shows an error above the conversation."""
-        self.notice.show_error(error, tone="bad" if error.code == "bug" else "caution")
+        about = _SAVING if error.code == ChatsNotSaved.code else ""
+        self.notice.show_error(error, tone="bad" if error.code == "bug" else "caution", about=about)
+
+    def _note_saving(self) -> None:
+        self.notice.dismiss(about=_SAVING)
 
     def _note_trimmed(self, dropped: int) -> None:
         del dropped  # the answer's own line says how many; the meter says that the context is full

@@ -22,6 +22,7 @@ from desktop.chat.view.message_model import ItemState
 from desktop.main_window import MainWindow, Parts
 from desktop.models import STARTER as STARTER_NAME
 from desktop.shell import Shell
+from desktop.store.keeper import ChatsNotSaved
 from desktop.theme import DARK
 from runtime.errors import ErrorInfo
 from runtime.params import AppSettings, LoadParams
@@ -255,6 +256,14 @@ def test_a_loaded_model_does_not_hide_that_chats_are_not_saved(open_window: Open
     assert "The context was made smaller." in window.notice._cause.text()
     window.notice.dismiss()
     assert not window.notice.isVisible()
+
+
+def test_notice_of_unsaved_chats_goes_when_they_are_saved(open_window: Open, tmp_path: Path) -> None:
+    window = open_window()
+    window._parts.store.problem.emit(ErrorInfo(title="Your saved chats could not be read.", code="damaged"))
+    window._parts.store.problem.emit(ChatsNotSaved(tmp_path, "the disk is full").info)
+    window._parts.store.saving_again.emit()
+    assert window.notice.code == "damaged"
 
 
 def test_hidden_panels_take_no_room_above_the_conversation(open_window: Open, qtbot: QtBot) -> None:
