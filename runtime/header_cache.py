@@ -72,7 +72,7 @@ class HeaderCache:
         try:
             atomic_write(self._path, data.encode("ascii"))
         except UnwritablePlace as error:
-            _log.warning("The header cache was not written: %s", error)
+            _log.info("The header cache was not written: %s", error.info.title)  # costs time, nothing else
 
 
 def _program_stamp() -> list[Any]:
