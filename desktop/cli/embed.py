@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from desktop.cli import output
-from desktop.cli.chat import read_input
+from desktop.cli.chat import input_lines
 from desktop.cli.commands import Command, Option, json_option
 from desktop.cli.layout import cut, harmless
 from desktop.cli.loading import opened_embedder, wanted
@@ -67,7 +67,7 @@ def embed(
 ) -> None:  # fmt: skip
     """Runs the command."""
     what = wanted(model, flags)
-    given = tuple(read_input().splitlines()) if texts == ("-",) else texts
+    given = tuple(line.rstrip("\r\n") for line in input_lines()) if texts == ("-",) else texts
     request = EmbedRequest(
         texts=given, pooling=pooling, normalize=normalize, truncate=truncate  # type: ignore[arg-type]
     )

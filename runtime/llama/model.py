@@ -131,10 +131,10 @@ class LlamaModel:
         return self._stop.is_set()
 
     def watch(self, stop: StopFlag, *, context: Any = None) -> None:
-        """Makes native code look at this flag while it evaluates, in a context of `new_context` or in the own one."""
+        """Makes native code look at this flag while it evaluates, also in a `context` made by `new_context`."""
         self._stop = stop
-        watching = self._context if context is None else context
-        self._library.llama_set_abort_callback(watching, self._abort, ctypes.c_void_p(stop.address))
+        for watching in filter(None, (self._context, context)):
+            self._library.llama_set_abort_callback(watching, self._abort, ctypes.c_void_p(stop.address))
 
     def new_context(self, context_length: int, **changes: Any) -> Any:
         """Returns a context with `changes` to llama.cpp's parameters; the caller frees it before the model.

@@ -53,8 +53,8 @@ def test_one_text_is_compared_with_nothing(run: Run, bert: str):
 
 
 def test_texts_come_from_the_input_one_a_line(run: Run, bert: str):
-    piped = run("embed", bert, "-", "--json", stdin="the miller\na dog\n")
-    assert piped.out == run("embed", bert, "the miller", "a dog", "--json").out
+    piped = run("embed", bert, "-", "--json", stdin="the miller\r\na\u2028dog")
+    assert piped.out == run("embed", bert, "the miller", "a\u2028dog", "--json").out
 
 
 def test_a_text_too_long_is_refused_with_both_numbers_or_cut_with_a_remark(run: Run, bert: str):

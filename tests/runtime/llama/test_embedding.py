@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -200,6 +200,18 @@ def test_the_mean_of_a_causal_model_is_the_mean_of_what_its_prefixes_end_with(tm
     assert [found.tokens[0] for found in ends] == [1, 2, 3, 4, 5, 6]
     assert np.allclose(mean.vectors[0], np.mean([found.vectors[0] for found in ends], axis=0), atol=1e-4)
     assert np.allclose(first.vectors[0], ends[0].vectors[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("write", [tiny_gguf.write_tiny, tiny_gguf.write_windowed])
+def test_texts_of_a_model_that_writes_do_not_see_each_other(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    embedder = opened(write(tmp_path / "m.gguf"))
+    texts = ["The miller", "the stone began to turn. " * 30, "Hello there", "x" * 300, "1 2 3", "and the flour"]
+
+    together = embedded(embedder, *texts, normalize=False)
+
+    alone = [embedded(embedder, text, normalize=False) for text in texts]
+    assert max(together.tokens) > 256  # beyond the window
+    assert np.allclose(together.vectors, [found.vectors[0] for found in alone], atol=1e-3)
 
 
 def test_equal_texts_point_the_same_way_and_similar_ones_nearer_than_others(tmp_path: Path) -> None:
