@@ -51,6 +51,7 @@ class ItemLayout:
         self.segments: list[Segment] = []
         self.notice = Notice()
         self.unfolded = False
+        self.last = True  # only the last answer can go on
         self.height = 0.0
         self.pending = 0.0  # estimated height of text not read yet
         self._reader: IncrementalParser | PlainReader | None = None
@@ -178,7 +179,7 @@ class ItemLayout:
     def _measure(self, style: TextStyle, width: float, *, changed: int = 0) -> None:
         """Adds up the heights from the segment `changed` on."""
         if self._notice_stale and (self.opened or not self.item.text):
-            self.notice = notice_for(self.item, style, width, unfolded=self.unfolded)
+            self.notice = notice_for(self.item, style, width, unfolded=self.unfolded, last=self.last)
             self._notice_stale = False
         del self._tops[changed:]
         bottom = self._tops[-1] + self.segments[changed - 1].height if self._tops else 0.0
@@ -209,6 +210,12 @@ class ItemLayout:
         self.unfolded = not self.unfolded
         self._notice_stale = True
         self._measure(style, width)
+
+    def set_last(self, style: TextStyle, width: float, *, last: bool) -> None:
+        """Shows or hides what can be done with the last message only."""
+        if last != self.last:
+            self.last, self._notice_stale = last, True
+            self._measure(style, width)
 
     def top_of(self, number: int) -> float:
         """Returns where a segment starts, from the item's top."""

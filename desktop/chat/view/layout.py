@@ -65,7 +65,8 @@ class ConversationLayout:
         """Shows other items."""
         self._kept.clear()
         self.items = [ItemLayout(item) for item in items]
-        for layout in self.items:
+        for number, layout in enumerate(self.items, start=1):
+            layout.last = number == len(self.items)
             layout.estimate(self.style, self.width)
         self._sum_from(0)
 
@@ -74,12 +75,19 @@ class ConversationLayout:
         layout = ItemLayout(item)
         layout.estimate(self.style, self.width)
         self.items.insert(row, layout)
-        self._sum_from(row)
+        layout.last = row == len(self.items) - 1
+        self._sum_from(self._set_last(row - 1, last=False))
 
     def remove_from(self, row: int) -> None:
         """Removes an item and all that follow."""
         del self.items[row:]
-        self._sum_from(row)
+        self._sum_from(self._set_last(row - 1, last=True))
+
+    def _set_last(self, row: int, *, last: bool) -> int:
+        """Tells an item whether it is the last one. Returns the first row whose top may have moved."""
+        if row >= 0:
+            self.items[row].set_last(self.style, self.width, last=last)
+        return max(row, 0)
 
     def change(self, row: int, item: ChatItem) -> None:
         """Takes a new record of an item; text that only grew is read from where it ended."""

@@ -62,16 +62,18 @@ class Notice:
         return "\n".join(run.text for run, _colour in self.runs)
 
 
-def notice_for(item: ChatItem, style: TextStyle, width: float, *, unfolded: bool) -> Notice:
-    """Lays out what an item has to say about its end."""
+def notice_for(item: ChatItem, style: TextStyle, width: float, *, unfolded: bool, last: bool) -> Notice:
+    """Lays out what an item has to say about its end. Only the `last` answer can be continued."""
     if item.state is ItemState.FAILED:
         return _failed(item, style, width, unfolded=unfolded)
     if item.state not in _NOTES:
         return Notice()
     notice = Notice(width=width)
     _line(notice, _(_NOTES[item.state]), style.quiet_font, style.theme.quiet, 0.0)
-    again = NoticeButton("retry", _("Try again"), QRectF())
-    _buttons(notice, [NoticeButton("continue", _("Continue"), QRectF()) if item.text else again], style, 0.0)
+    if not item.text:
+        _buttons(notice, [NoticeButton("retry", _("Try again"), QRectF())], style, 0.0)
+    elif last:
+        _buttons(notice, [NoticeButton("continue", _("Continue"), QRectF())], style, 0.0)
     return notice
 
 

@@ -346,6 +346,23 @@ def test_an_answer_that_was_cut_can_go_on(view: ConversationView, model: Message
     assert view.layout_of_items.items[0].notice.text() == "The context is full."
 
 
+def test_only_the_last_answer_offers_to_go_on(view: ConversationView, model: MessageListModel) -> None:
+    def offered() -> list[str]:
+        QApplication.processEvents()
+        items = view.layout_of_items.items
+        return [button.name for item in items for button in item.notice.buttons]
+
+    cut = answer("a", "Partial", state=ItemState.STOPPED)
+    model.set_items([cut])
+    assert offered() == ["continue"]
+    model.add(question("q"))
+    assert offered() == []
+    model.set_items([cut, question("q")])
+    assert offered() == []
+    model.remove_from("q")
+    assert offered() == ["continue"]
+
+
 def test_an_answer_stopped_before_its_first_word_can_be_tried_again(
     view: ConversationView, model: MessageListModel
 ) -> None:
