@@ -29,8 +29,13 @@ def written(path: Path, document: object) -> SavedSettings:
     return SavedSettings.read(path)
 
 
+WORDED = {"grammar": 'root ::= "模型 \\" 🦙"\n', "json_schema": "{}", "logit_bias": ("15043=-2", '" 模型"=+1')}
+
+
 def another_value(declared: SettingField) -> Any:
     """Returns an allowed value that is not the default."""
+    if declared.name in WORDED:
+        return WORDED[declared.name]
     match declared.kind:
         case "bool":
             return not declared.default
