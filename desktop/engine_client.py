@@ -77,6 +77,7 @@ class EngineClient(QObject):
     began = Signal(int)  # the answer's turn has come
     prompt_progress = Signal(int, object)  # id, protocol.PromptProgress
     text = Signal(int, str, int)  # id, new text, tokens so far; at most about thirty times a second
+    text_replaced = Signal(int, int)  # id, how many of its last characters the next text takes the place of
     context_trimmed = Signal(int, object)  # id, positions in the request that were left out
     finished = Signal(int, object)  # id, protocol.Finished
     failed = Signal(int, object)  # id, ErrorInfo
@@ -312,6 +313,8 @@ class EngineClient(QObject):
         match event:
             case protocol.TextDelta():
                 self._patience.token(event.n_tokens)
+                if event.replaces:
+                    self.text_replaced.emit(event.id, event.replaces)
                 self._batches.add(event.id, event.text, event.n_tokens)
             case protocol.PromptProgress():
                 self.prompt_progress.emit(event.id, event)

@@ -173,10 +173,15 @@ class PromptProgress(Event, tag="prompt_progress", frozen=True):
 
 
 class TextDelta(Event, tag="text", frozen=True):
-    """New text, always whole characters. `n_tokens` is how many tokens the answer has so far."""
+    """New text, always whole characters. `n_tokens` is how many tokens the answer has so far.
+
+    It takes the place of the last `replaces` characters of the answer: where an answer that was cut inside a character
+    is continued, the first new text replaces the U+FFFD that stood for it.
+    """
 
     text: str
     n_tokens: int
+    replaces: int = 0
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

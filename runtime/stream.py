@@ -16,6 +16,11 @@ class StreamDecoder:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the bytes so far end inside a character."""
+        return bool(self._decoder.getstate()[0])
+
     def feed(self, data: bytes) -> str:
         """Returns the characters that are complete with `data`."""
         return self._decoder.decode(data)

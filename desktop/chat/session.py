@@ -118,6 +118,7 @@ class ChatSession(QObject):
         engine.finished.connect(self._on_finished)
         engine.failed.connect(self._on_failed)
         engine.prompt_progress.connect(self._on_prompt_progress)
+        engine.text_replaced.connect(self._on_replaced)
         engine.context_trimmed.connect(self._on_trimmed)
         self.new_chat()
 
@@ -368,6 +369,15 @@ class ChatSession(QObject):
             self._store.append_answer(answer.message_id, text)
             if answer.message_id in self._items:
                 self._items.append_text(answer.message_id, text)
+
+    @Slot(int, int)
+    def _on_replaced(self, id: int, count: int) -> None:
+        """The answer that is continued was cut inside a character: takes away what stood for it."""
+        answer = self._answers.get(id)
+        if answer is not None:
+            answer.parts = [answer.text[:-count]]
+            if answer.message_id in self._items:
+                self._items.update(answer.message_id, text=answer.text)
 
     @Slot(int, object)
     def _on_finished(self, id: int, finished: Finished) -> None:

@@ -50,10 +50,14 @@ class Dialogue:
         """Yields more of the last answer, which was cut. Raises `UserError` where the engine cannot go on."""
         written: list[str] = []
         request = GenerationRequest(messages=self.messages, continue_last=True, sampling=self.sampling)
+        before = self.turns[-1].content
         try:
-            yield from self._events(request, stop, written)
+            for event in self._events(request, stop, written):
+                if isinstance(event, TextDelta) and event.replaces:
+                    before = before[: -event.replaces]
+                yield event
         finally:
-            self.turns[-1] = Message(Role.ASSISTANT, self.turns[-1].content + "".join(written))
+            self.turns[-1] = Message(Role.ASSISTANT, before + "".join(written))
 
     def _events(self, request: GenerationRequest, stop: StopFlag, written: list[str]) -> Iterator[GenerationEvent]:
         for event in self.engine.generate(request, stop):

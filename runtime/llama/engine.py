@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runtime import devices, gguf_header, memory, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama import library as llama_library
+from runtime.llama.answers import Answer, KnownAnswers, ids_spelling
 from runtime.llama.cache import Stopped, TokenCache
 from runtime.llama.logits import InvalidNumbers, check_score, check_scores
 from runtime.llama.model import LlamaModel
@@ -67,7 +68,8 @@ class LlamaEngine:
             stop=stop,
         )
         self._cache = TokenCache(self._model)
-        self._prompts = PromptBuilder(self._model)
+        self._known = KnownAnswers()
+        self._prompts = PromptBuilder(self._model, self._known)
         self._constraints: Constraints | None = None
         self._model.notes.extend(notes)
         self._info = _info_of(self._model, params, load_seconds=time.monotonic() - started)
@@ -84,11 +86,18 @@ class LlamaEngine:
         answer = _Answer(self._model, self._cache, request, prompt, stop, constrain=self._constrain(request))
         try:
             yield from answer.events()
+            self._remember(answer, request)
         except InvalidNumbers:
             self._cache.clear()  # what led to them may lie in it
             raise
         finally:
             answer.close()
+
+    def _remember(self, answer: _Answer, request: GenerationRequest) -> None:
+        """Keeps the ids of an answer in a conversation, for when it is continued or read again."""
+        if request.messages and (answer.continued or not request.continue_last):
+            before = request.messages[-1].content if request.continue_last else ""
+            self._known.remember(answer.written(before))
 
     def _constrain(self, request: GenerationRequest) -> Callable[[], Constraint] | None:
         """Returns what makes the answer's constraint; None for an answer that is free."""
@@ -144,7 +153,12 @@ class _Answer:
         ignores_end = request.ignore_end and constrain is None  # nothing can follow the end of a grammar
         self._ends_answer = (lambda token: False) if ignores_end else model.vocabulary.ends_answer
         self._seed = used_seed(request.sampling)
+        self._ids = list(prompt.continued)
+        self._text: list[str] = []
         self._decoder = StreamDecoder()
+        self._decoder.feed(b"".join(map(model.vocabulary.piece, prompt.continued)))
+        self._replaces = int(self._decoder.unfinished)
+        self._resumed = self._replaces
         self._matcher = StopMatcher(request.sampling.stop)
         self._sampler = SamplerChain(
             model.library, model.vocabulary, request.sampling, seed=self._seed, context_length=model.context_length,
@@ -166,8 +180,21 @@ class _Answer:
         self._ended = time.perf_counter()
         rest = "" if reason is FinishReason.STOP_TEXT else self._rest()
         if rest:
-            yield TextDelta(id=0, text=rest, n_tokens=self._generated)
+            yield self._delta(rest)
         yield self._finished(reason)
+
+    @property
+    def continued(self) -> tuple[int, ...]:
+        """The ids with which an answer that is continued began, where they are known."""
+        return self._prompt.continued
+
+    def written(self, before: str) -> Answer:
+        """Returns the whole answer once it has ended; `before` is the text that it continues."""
+        text = before[: len(before) - (self._resumed - self._replaces)] + "".join(self._text)
+        ids = tuple(self._ids)
+        if self._stop_text:  # the last tokens hold what was not shown
+            ids = ids_spelling(text, self._ids, list(map(self._model.vocabulary.piece, self._ids)))
+        return Answer(text, ids, self._prompt.lead)
 
     def close(self) -> None:
         self._sampler.close()
@@ -195,9 +222,10 @@ class _Answer:
             if self._ends_answer(token):
                 return FinishReason.END
             self._generated += 1
+            self._ids.append(token)
             text, stop_text = self._matcher.feed(self._decoder.feed(vocabulary.piece(token)))
             if text:
-                yield TextDelta(id=0, text=text, n_tokens=self._generated)
+                yield self._delta(text)
             if stop_text is not None:
                 self._stop_text = stop_text
                 return FinishReason.STOP_TEXT
@@ -207,6 +235,11 @@ class _Answer:
                 return FinishReason.CONTEXT
             self._cache.append(token)
         return FinishReason.STOPPED
+
+    def _delta(self, text: str) -> TextDelta:
+        self._text.append(text)
+        replaces, self._replaces = self._replaces, 0
+        return TextDelta(id=0, text=text, n_tokens=self._generated, replaces=replaces)
 
     def _make_room(self) -> bool:
         """Shifts the full context where that was chosen and can be done."""

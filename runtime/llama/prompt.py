@@ -7,9 +7,12 @@ template holds exactly what the template says, so a begin mark is never added to
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from runtime.chat_template import NoTemplate, choose_template
+from runtime.control_text import Segment
 from runtime.errors import UserError
+from runtime.llama.answers import Answer, KnownAnswers
 from runtime.llama.cache import common_prefix
 from runtime.llama.model import LlamaModel
 from runtime.messages import Message, Role
@@ -19,6 +22,7 @@ from runtime.text import _
 
 _SINKS = 4  # first tokens that models need to keep seeing: Xiao et al., "Efficient streaming language models", 2023
 _UNLIKE = ("a", "0")  # two messages that begin with different tokens
+_BOUNDARY = 16  # characters behind an answer that show how the rest is tokenized
 _ANSWER_SHARE = 4  # a quarter of the context is kept free for the answer, unless the answer is limited to less
 
 
@@ -26,13 +30,16 @@ _ANSWER_SHARE = 4  # a quarter of the context is kept free for the answer, unles
 class Prompt:
     """Token ids, the positions of messages that were left out, and what to tell the person.
 
-    `keep` is how many tokens at the beginning stay when the context shifts: the system prompt.
+    `keep` is how many tokens at the beginning stay when the context shifts: the system prompt. `lead` is the text
+    between the last mark and the answer, and `continued` the ids of the answer so far, where they are known.
     """
 
     ids: list[int]
     dropped: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     keep: int = 0
+    lead: str = ""
+    continued: tuple[int, ...] = ()
 
 
 class PromptTooLong(UserError):
@@ -88,10 +95,14 @@ class UnknownToken(UserError):
 
 
 class PromptBuilder:
-    """Builds prompts for one model. Safe to use from several threads."""
+    """Builds prompts for one model. Safe to use from several threads.
 
-    def __init__(self, model: LlamaModel) -> None:
+    An answer that is among `known` is read as the tokens that the model drew, wherever the prompt holds it verbatim.
+    """
+
+    def __init__(self, model: LlamaModel, known: KnownAnswers) -> None:
         self._vocabulary = model.vocabulary
+        self._known_answers = known
         self._context_length = model.context_length
         self._templates = {name: model.template(name) for name in model.template_names()}
         self._last_cut: tuple[Message, ...] = ()
@@ -118,7 +129,7 @@ class PromptBuilder:
 
     def count(self, messages: tuple[Message, ...]) -> int:
         """Returns the length in tokens of the whole conversation, nothing left out."""
-        return len(self._ids(self._render(messages))) if messages else 0
+        return len(self._ids(self._render(messages), messages)) if messages else 0
 
     def close(self) -> None:
         self._renderer.close()
@@ -178,7 +189,7 @@ class PromptBuilder:
     def _beginning(self, turns: tuple[Message, ...]) -> int:
         """Returns how many tokens two conversations have in common that only have the system prompt in common."""
         system = tuple(turn for turn in turns if turn.role is Role.SYSTEM)
-        first, second = (self._ids(self._render((*system, Message(Role.USER, text)))) for text in _UNLIKE)
+        first, second = (self._ids(self._render((*system, Message(Role.USER, text))), ()) for text in _UNLIKE)
         return max(common_prefix(first, second), _SINKS)
 
     def _first_fitting(self, request: GenerationRequest, cuts: list[int], room: int) -> Prompt:
@@ -197,7 +208,13 @@ class PromptBuilder:
         dropped = tuple(at for at, turn in enumerate(request.messages[:upto]) if turn.role is not Role.SYSTEM)
         kept = tuple(turn for at, turn in enumerate(request.messages) if at not in dropped)
         rendered = self._render(kept, continue_last=request.continue_last)
-        return Prompt(self._ids(rendered), dropped, rendered.notes)
+        prompt = Prompt(self._ids(rendered, kept), dropped, rendered.notes)
+        if not request.continue_last:
+            return replace(prompt, lead=_lead(rendered))
+        answer = self._known_answers.find(kept[-1].content)
+        if answer is None or prompt.ids[-len(answer.ids) :] != list(answer.ids):
+            return prompt
+        return replace(prompt, lead=answer.lead, continued=answer.ids)
 
     def _answer_room(self, request: GenerationRequest) -> int:
         share = self._context_length // _ANSWER_SHARE
@@ -217,14 +234,62 @@ class PromptBuilder:
             continue_last=continue_last,
         )
 
-    def _ids(self, rendered: Rendered) -> list[int]:
-        if not rendered.guarded:
-            return self._vocabulary.tokenize(rendered.text, special=True)
+    def _ids(self, rendered: Rendered, turns: tuple[Message, ...]) -> list[int]:
+        """Returns the ids of a rendered conversation of `turns`."""
+        segments = rendered.segments if rendered.guarded else (Segment(rendered.text),)
+        answers = self._answers_in(rendered.text, turns)
         ids: list[int] = []
-        for segment in rendered.segments:
+        at = 0
+        for segment in segments:
             control = self._vocabulary.control_tokens.get(segment.text) if segment.control else None
-            ids += [control] if control is not None else self._vocabulary.tokenize(segment.text)
+            inside = [(start - at, answer) for start, answer in answers if at <= start < at + len(segment.text)]
+            at += len(segment.text)
+            ids += [control] if control is not None else self._segment_ids(segment.text, inside, rendered.guarded)
         return ids
+
+    def _answers_in(self, text: str, turns: tuple[Message, ...]) -> list[tuple[int, Answer]]:
+        """Returns where known answers begin in a rendered conversation."""
+        found, at = [], 0
+        for turn in turns:
+            answer = self._known_answers.find(turn.content) if turn.role is Role.ASSISTANT else None
+            before = len(answer.lead) if answer is not None else 0
+            start = text.find(answer.lead + answer.text if answer is not None else turn.content, at)
+            if start >= 0:
+                at = start + before + len(turn.content)
+            if start >= 0 and answer is not None:
+                found.append((start + before, answer))
+        return found
+
+    def _segment_ids(self, text: str, answers: list[tuple[int, Answer]], guarded: bool) -> list[int]:
+        """Returns the ids of a piece of the prompt that holds `answers` at these places."""
+        ids: list[int] = []
+        done = 0
+        for start, answer in answers:
+            rest = text[start + len(answer.text) :]
+            if start < done or not text.startswith(answer.text, start) or not self._can_begin(rest):
+                continue
+            ids += self._vocabulary.tokenize(text[done:start], special=not guarded)
+            ids += answer.ids
+            done = start + len(answer.text)
+        return ids + (self._vocabulary.tokenize(text[done:], special=not guarded) if done < len(text) else [])
+
+    def _can_begin(self, text: str) -> bool:
+        """Whether this text is tokenized alone as it would be behind an answer: some tokenizers add a space to it."""
+        if not text or text.startswith(self._control_texts):
+            return True
+        first = text[:_BOUNDARY]
+        pieces = map(self._vocabulary.raw_piece, self._vocabulary.tokenize(first))
+        return b"".join(pieces) == first.encode("utf-8", "replace")
+
+    @cached_property
+    def _control_texts(self) -> tuple[str, ...]:
+        return tuple(self._vocabulary.control_tokens)
+
+
+def _lead(rendered: Rendered) -> str:
+    """Returns what stands behind the last mark of a prompt."""
+    last = rendered.segments[-1:]
+    return last[0].text if last and not last[0].control else ""
 
 
 def _possible_cuts(turns: tuple[Message, ...]) -> list[int]:

@@ -42,6 +42,7 @@ class Script:
     fail: str = ""  # a title: every answer is refused with it after `crash_at` tokens, or at once
     start_crash: str = ""  # as `crash_how`, before Hello
     version: int = 1
+    replaces: int = 0  # how many characters the first text of a continued answer takes the place of
     huge: int = 0  # one token of this many characters
     log: str = ""  # a file that gets a line for each command received: its type and what matters of it
 
@@ -141,7 +142,8 @@ class ScriptedEngine:
             if item["id"] in self._stopped:
                 break
             written += 1
-            self._send("text", item["id"], text=token, n_tokens=written)
+            replaces = self._script.replaces if written == 1 and item["request"].get("continue_last") else 0
+            self._send("text", item["id"], text=token, n_tokens=written, replaces=replaces)
         if not self._must_fail(item["id"], written):
             reason = "stopped" if item["id"] in self._stopped else "end"
             usage = {"prompt_tokens": 5, "evaluated_tokens": 5, "generated_tokens": written}

@@ -283,6 +283,16 @@ def test_a_cut_answer_goes_on_where_it_ended(world: Make, tmp_path: Path) -> Non
     assert log.read_text().splitlines()[-2].endswith(f"assistant: {beginning}")
 
 
+def test_a_continued_answer_completes_the_character_it_was_cut_in(world: Make) -> None:
+    chat = world(replaces=1)
+    chat.ask()
+    before = chat.last().text
+    chat.session.continue_answer(chat.last().id)
+    chat.until_idle()
+    assert chat.last().text == before[:-1] + "The capital of France is Paris."
+    assert chat.stored().messages[-1].content == chat.last().text
+
+
 def test_only_the_last_answer_can_go_on(world: Make) -> None:
     chat = world()
     chat.ask()

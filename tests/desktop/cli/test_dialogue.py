@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import msgspec
 import pytest
 
 from desktop.cli.dialogue import Dialogue
@@ -9,6 +12,7 @@ from fake_engine import ENDLESS, FakeEngine
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.params import SamplingParams
+from runtime.protocol import GenerationEvent, GenerationRequest
 
 
 def _dialogue(*answers: str | UserError, system: str = "") -> Dialogue:
@@ -66,3 +70,19 @@ def test_undo_takes_the_last_exchange_back():
     assert _contents(dialogue) == ["first", "one"]
     dialogue.undo()
     assert dialogue.undo() == ""
+
+
+class _Completing(FakeEngine):
+    """Begins what it continues with the character that was cut."""
+
+    def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
+        for number, event in enumerate(super().generate(request, stop)):
+            first = number == 1 and request.continue_last
+            yield msgspec.structs.replace(event, replaces=1) if first else event
+
+
+def test_a_continued_answer_completes_the_character_it_was_cut_in():
+    dialogue = Dialogue(_Completing(["a\ufffd", "🦙!"]), sampling=SamplingParams())
+    list(dialogue.ask("go", StopFlag()))
+    list(dialogue.go_on(StopFlag()))
+    assert _contents(dialogue) == ["go", "a🦙!"]
