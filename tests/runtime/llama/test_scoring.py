@@ -17,9 +17,12 @@ from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.llama.logits import InvalidNumbers
 from runtime.llama.scoring import Window, log_probabilities, windows_of
+from runtime.params import SamplingParams
+from runtime.protocol import GenerationRequest
 from runtime.reading import ReadProgress, Scored
 
 EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
+GREEDY_8 = SamplingParams(temperature=0.0, seed=1, max_tokens=8)
 TEXT = "The miller opened the sluice and the stone began to turn. Grain ran down from the hopper. " * 5
 
 
@@ -195,12 +198,19 @@ def test_stop_ends_the_reading_and_the_engine_still_answers(tmp_path: Path) -> N
     assert collect(engine, raw("The mill", max_tokens=5)).text == expected
 
 
-def test_an_answer_after_a_score_is_the_answer_before_it(tmp_path: Path) -> None:
+def test_a_score_between_two_answers_changes_neither(tmp_path: Path) -> None:
     engine = tiny(tmp_path)
-    first = collect(engine, raw("The mill", max_tokens=8))
-    scored(engine, TEXT)
-    again = collect(engine, raw("The mill", max_tokens=8))
+    beginning, longer = (tuple(engine.tokenize(text)) for text in ("The mill", "The mill turns"))
+    assert longer[: len(beginning)] == beginning
+    first, then = (GenerationRequest(prompt_ids=ids, sampling=GREEDY_8) for ids in (beginning, longer))
+    collect(engine, first)
+    expected = collect(engine, then)
 
-    assert again.text == first.text
-    assert again.end.usage.cached_tokens == 0
-    assert scored(engine, TEXT) == scored(engine, TEXT)
+    collect(engine, first)
+    result = scored(engine, TEXT)
+    answer = collect(engine, then)
+
+    assert expected.end.usage.cached_tokens > 0
+    assert answer.end.usage.cached_tokens == 0
+    assert answer.text == expected.text
+    assert scored(engine, TEXT) == result
