@@ -92,14 +92,14 @@ class Constraints:
         self._library = library
         self._vocabulary = vocabulary
 
-    def make(self, params: SamplingParams, *, written: str = "") -> Constraint:
-        """Returns what an answer is held to that goes on after `written`.
+    def make(self, params: SamplingParams, *, written: str = "", ids: Sequence[int] = ()) -> Constraint:
+        """Returns what an answer is held to that goes on after `written`; `ids` are its tokens where they are known.
 
         Raises `BadGrammar`, `BadSchema`, and `NotAsWritten` where `written` does not follow it.
         """
         constraint = self._made(params)
         try:
-            self._go_past(written, constraint)
+            self._go_past(ids or self._tokens_of(written), constraint)
         except UserError:
             constraint.close()
             raise
@@ -112,10 +112,13 @@ class Constraints:
             )
         return SchemaConstraint(self._tokenizer, self._vocabulary.size, params.json_schema)
 
-    def _go_past(self, written: str, constraint: Constraint) -> None:
+    def _tokens_of(self, written: str) -> list[int]:
         ids = self._vocabulary.tokenize(written) if written else []
         if b"".join(map(self._vocabulary.piece, ids)) != written.encode("utf-8", "replace"):
             raise NotAsWritten  # a tokenizer that adds a space of its own
+        return ids
+
+    def _go_past(self, ids: Sequence[int], constraint: Constraint) -> None:
         for token in ids:
             candidate = Candidates.of_token(self._library, token)
             constraint.narrow(candidate)

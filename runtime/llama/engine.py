@@ -83,7 +83,7 @@ class LlamaEngine:
         prompt = self._prompts.build(request)
         if prompt.dropped:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)
-        answer = _Answer(self._model, self._cache, request, prompt, stop, constrain=self._constrain(request))
+        answer = _Answer(self._model, self._cache, request, prompt, stop, constrain=self._constrain(request, prompt))
         try:
             yield from answer.events()
             self._remember(answer, request)
@@ -99,7 +99,7 @@ class LlamaEngine:
             before = request.messages[-1].content if request.continue_last else ""
             self._known.remember(answer.written(before))
 
-    def _constrain(self, request: GenerationRequest) -> Callable[[], Constraint] | None:
+    def _constrain(self, request: GenerationRequest, prompt: Prompt) -> Callable[[], Constraint] | None:
         """Returns what makes the answer's constraint; None for an answer that is free."""
         if not request.sampling.grammar and not request.sampling.json_schema:
             return None
@@ -108,7 +108,7 @@ class LlamaEngine:
 
             self._constraints = Constraints(self._model.library, self._model.vocabulary)
         written = request.messages[-1].content if request.continue_last and request.messages else ""
-        return partial(self._constraints.make, request.sampling, written=written)
+        return partial(self._constraints.make, request.sampling, written=written, ids=prompt.continued)
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         return self._model.vocabulary.tokenize(text, special=special)

@@ -254,6 +254,17 @@ def test_a_cut_answer_goes_on_where_its_grammar_was(tiny: Engine, written: str, 
     assert whole == "Hello, miller" if "grammar" in form else set(json.loads(whole)) == {"name", "age"}
 
 
+def test_an_answer_that_was_cut_inside_a_character_goes_on_with_its_bytes(tiny: Engine) -> None:
+    # Given an answer of four bytes, cut after the second
+    form = {"grammar": 'root ::= "🦙"'}
+    first = collect(tiny, engines.chat("An animal?", max_tokens=2, **form))
+    assert (first.text, first.end.reason) == ("\ufffd", FinishReason.LENGTH)
+    # When it is continued, Then it ends as the grammar says
+    request = engines.chat("An animal?", first.text, max_tokens=20, **form)
+    answer = collect(tiny, GenerationRequest(messages=request.messages, continue_last=True, sampling=request.sampling))
+    assert (answer.text, answer.end.reason) == ("🦙", FinishReason.END)
+
+
 def test_an_answer_that_does_not_follow_its_grammar_is_not_continued(tiny: Engine) -> None:
     for form in ({"grammar": 'root ::= "yes"'}, {"json_schema": "{}"}):
         request = engines.chat("Who?", "no idea", **form)
