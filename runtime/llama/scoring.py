@@ -103,6 +103,7 @@ def log_probabilities(logits: NDArray[np.float32], targets: Sequence[int]) -> li
     highest = logits.max(axis=1, keepdims=True)  # NaN where any is NaN
     if not np.isfinite(highest).all():
         raise InvalidNumbers
-    sums = np.exp(logits - highest).sum(axis=1, dtype=np.float64)
-    chosen = np.take_along_axis(logits, np.asarray(targets)[:, None], axis=1) - highest
-    return [float(value) for value in chosen[:, 0] - np.log(sums)]
+    scaled = logits - highest
+    chosen = np.take_along_axis(scaled, np.asarray(targets)[:, None], axis=1)[:, 0]
+    sums = np.exp(scaled, out=scaled).sum(axis=1, dtype=np.float64)
+    return [float(value) for value in chosen - np.log(sums)]
