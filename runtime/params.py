@@ -20,6 +20,7 @@ KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "
 QUANTIZED_KV_TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 
 _OFF = N_("off")
+_COLD = 1e-6  # the highest temperature that is as good as 0
 _ANSWER, _CREATIVITY, _REPETITION, _EXPERT = N_("Answer"), N_("Creativity"), N_("Repetition"), N_("Expert sampling")
 _FORM = N_("Form of the answer")
 _MEMORY, _SPEED, _GPU = N_("Memory"), N_("Speed"), N_("Graphics card")
@@ -311,8 +312,11 @@ class SamplingParams(SettingsGroup, frozen=True):
 
     @property
     def greedy(self) -> bool:
-        """True where the likeliest token is always taken."""
-        return self.temperature == 0
+        """True where the likeliest token is always taken.
+
+        Below a millionth nothing but it has any chance, and dividing scores by such numbers would overflow.
+        """
+        return self.temperature < _COLD
 
     @classmethod
     def title(cls) -> str:

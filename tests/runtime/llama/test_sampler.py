@@ -72,6 +72,11 @@ def test_temperature_zero_takes_the_likeliest(engine: Engine, settings: dict[str
     assert draw(engine, 50, temperature=0.0, **settings) == {b"A1": 1.0}
 
 
+@pytest.mark.parametrize("temperature", [1e-7, 1e-38, 1e-45, 5e-324])
+def test_a_temperature_next_to_zero_takes_the_likeliest(engine: Engine, temperature: float) -> None:
+    assert draw(engine, 50, temperature=temperature) == {b"A1": 1.0}
+
+
 @pytest.mark.parametrize(("top_k", "left"), [(1, 1), (2, 2), (3, 3), (0, 5), (1_000_000, 5)])
 def test_top_k_keeps_the_likeliest(engine: Engine, top_k: int, left: int) -> None:
     assert near(draw(engine, seed=3, top_k=top_k), first(left))
