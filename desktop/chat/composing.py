@@ -107,6 +107,8 @@ class ComposingArea(QWidget):
         self._client.state_changed.connect(self._count_soon)
         self._client.counted.connect(self._take_count)
         self._client.finished.connect(self._take_usage)
+        self._client.finished.connect(self._count_soon)
+        self._client.failed.connect(self._count_soon)
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -224,6 +226,9 @@ class ComposingArea(QWidget):
             self._show_tokens(finished.usage.context_used)
 
     def _show_tokens(self, used: int) -> None:
+        if self._session.queued:
+            self.meter.say(_("This answer begins when the one in another chat is written."))
+            return
         info = self._client.info
         self.meter.show_tokens(used, info.context_length if info is not None else 0)
 

@@ -144,6 +144,12 @@ class ChatSession(QObject):
         return any(answer.chat_id == self.chat_id for answer in self._answers.values())
 
     @property
+    def queued(self) -> bool:
+        """Whether this chat's answer waits until one in another chat is written; the engine takes one at a time."""
+        first = next(iter(self._answers.values()), None)
+        return self.busy and first is not None and first.chat_id != self.chat_id
+
+    @property
     def unanswered(self) -> str | None:
         """The id of a question at the end that has no answer, for a retry with `regenerate`."""
         if self.busy or self._loading or not self._branch or self._branch[-1].role is not Role.USER:

@@ -128,6 +128,23 @@ def test_second_message_waits_visibly_and_stays_written(open_window: Open, qtbot
     answered(window, qtbot)
 
 
+def test_answer_that_waits_for_another_chat_says_so(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(endless=True, delay=0.01), qtbot)
+    write(window, qtbot, "first")
+    first = window._parts.session.chat_id
+    qtbot.waitUntil(lambda: len(texts(window)) == 2 and bool(texts(window)[1]))
+    window.new_chat()
+    write(window, qtbot, "second")
+    words = window.composing.meter._words
+    qtbot.waitUntil(lambda: "another chat" in words.text())
+    window._parts.client.stop(next(iter(window._parts.session._answers)))
+    qtbot.waitUntil(lambda: bool(texts(window)[1]))
+    qtbot.waitUntil(lambda: "another chat" not in words.text())
+    window._parts.session.stop()
+    answered(window, qtbot)
+    assert window._parts.session.chat_id != first
+
+
 def test_every_chat_keeps_its_draft(open_window: Open, qtbot: QtBot) -> None:
     window = ready(open_window(), qtbot)
     write(window, qtbot, "first chat")
