@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from runtime.messages import Message
-from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest
+from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest, StateLoaded, StateSaved
 from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
 
 LoadListener = Callable[[float], bool]
@@ -78,6 +79,14 @@ class Engine(Protocol):
 
         Raises `UserError`: `NothingToEmbed`, `TextTooLong`, `ReadingStopped` where `stop` was set.
         """
+        ...
+
+    def save_state(self, path: Path) -> StateSaved:
+        """Saves what the model has read, so that a chat need not be read again. Raises `UserError`: `StateNotSaved`."""
+        ...
+
+    def load_state(self, path: Path) -> StateLoaded:
+        """Takes a saved state back. A file that is of no use here is refused with a note, and nothing else happens."""
         ...
 
     def close(self) -> None:

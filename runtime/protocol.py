@@ -3,8 +3,9 @@
 Every command carries an `id` chosen by the parent, and every event repeats the id of the command it answers, so that
 a late event can never land in the wrong answer. A command is answered by exactly one closing event:
 `Load` by `Loaded`, `Generate` by `Finished`, `Tokenize` by `Tokenized`, `CountTokens` by `TokensCounted`,
-`Unload` by `Unloaded`; any of them by `Failed`. `Stop` names the id of the `Generate` or `Load` it ends and has no
-answer of its own. The child says `Hello` once, before all else, and exits when its stdin closes.
+`SaveState` by `StateSaved`, `LoadState` by `StateLoaded`, `Unload` by `Unloaded`; any of them by `Failed`. `Stop`
+names the id of the `Generate` or `Load` it ends and has no answer of its own. The child says `Hello` once, before all
+else, and exits when its stdin closes.
 """
 
 from __future__ import annotations
@@ -136,11 +137,23 @@ class CountTokens(Command, tag="count_tokens", frozen=True):
     messages: tuple[Message, ...]
 
 
+class SaveState(Command, tag="save_state", frozen=True):
+    """Saves what the model has read to the file `path`, spelled as in `Load`, so that it need not be read again."""
+
+    path: str
+
+
+class LoadState(Command, tag="load_state", frozen=True):
+    """Takes a saved state back, in place of what the model has read so far."""
+
+    path: str
+
+
 class Unload(Command, tag="unload", frozen=True):
     pass
 
 
-AnyCommand = Load | Generate | Stop | Tokenize | CountTokens | Unload
+AnyCommand = Load | Generate | Stop | Tokenize | CountTokens | SaveState | LoadState | Unload
 
 # --- events -----------------------------------------------------------------------------------------------------
 
@@ -233,6 +246,20 @@ class TokensCounted(Event, tag="tokens_counted", frozen=True):
     total: int
 
 
+class StateSaved(Event, tag="state_saved", frozen=True):
+    """So many tokens are in the file; where there were none, no file was written."""
+
+    tokens: int
+    size_bytes: int = 0
+
+
+class StateLoaded(Event, tag="state_loaded", frozen=True):
+    """So many tokens need not be read again; 0 where the file was of no use, and `note` then says why."""
+
+    tokens: int
+    note: str = ""
+
+
 class Unloaded(Event, tag="unloaded", frozen=True):
     pass
 
@@ -245,9 +272,9 @@ class Failed(Event, tag="failed", frozen=True):
 
 AnyEvent = (
     Hello | LoadProgress | Loaded | PromptProgress | TextDelta | TokenDrawn | ContextTrimmed | Finished
-    | Tokenized | TokensCounted | Unloaded | Failed
+    | Tokenized | TokensCounted | StateSaved | StateLoaded | Unloaded | Failed
 )  # fmt: skip
-CLOSING = (Loaded, Finished, Tokenized, TokensCounted, Unloaded, Failed)
+CLOSING = (Loaded, Finished, Tokenized, TokensCounted, StateSaved, StateLoaded, Unloaded, Failed)
 """The events that close a command; exactly one answers each."""
 
 GenerationEvent = PromptProgress | TextDelta | TokenDrawn | ContextTrimmed | Finished

@@ -163,6 +163,12 @@ class Worker:
                 with self._engine_lock:
                     total = self._model().count(command.messages)
                 yield protocol.TokensCounted(id=command.id, total=total)
+            case protocol.SaveState():
+                saved = self._model().save_state(path_of(command.path))
+                yield msgspec.structs.replace(saved, id=command.id)
+            case protocol.LoadState():
+                loaded = self._model().load_state(path_of(command.path))
+                yield msgspec.structs.replace(loaded, id=command.id)
             case protocol.Unload():
                 self._close_engine()
                 yield protocol.Unloaded(id=command.id)

@@ -9,9 +9,14 @@ text. At least one token is always evaluated, since the logits come from it.
 from __future__ import annotations
 
 import ctypes
+import os
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
+
+import msgspec
 
 from runtime.errors import UserError
 from runtime.llama import library as llama_library
@@ -40,6 +45,18 @@ class EvaluationFailed(UserError):
 
 class Stopped(Exception):
     """The stop flag ended an evaluation: the person pressed Stop. The cache holds what was finished."""
+
+
+class CacheRecord(msgspec.Struct, frozen=True):
+    """What a cache remembers of itself: the tokens that can be used again, and where evaluated pieces begin."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...]
+
+    def holds(self, ids: Sequence[int]) -> bool:
+        """Whether all of these ids, or all but the last, stand somewhere in a row."""
+        wanted = array("i", ids[:-1] if len(ids) > 1 else ids).tobytes()
+        return wanted in array("i", self.ids).tobytes()
 
 
 class TokenCache:
@@ -111,6 +128,42 @@ class TokenCache:
         self._segments = [*before, keep, *(start - taken for start in after)]
         self._moved_from = keep if self._moved_from is None else min(keep, self._moved_from)
         return taken
+
+    def save(self, path: Path) -> CacheRecord | None:
+        """Writes what the context holds to a file of llama.cpp's; returns what has to be kept with it.
+
+        None where it could not be written. What was moved by a shift is left out: no later prompt makes use of it.
+        """
+        usable = len(self.ids) if self._moved_from is None else self._moved_from
+        record = CacheRecord(tuple(self.ids[:usable]), tuple(start for start in self._segments if start < usable))
+        tokens = (ctypes.c_int32 * usable)(*record.ids)
+        written = self._library.llama_state_seq_save_file(
+            self._model.context, os.fsencode(path), _SEQUENCE, tokens, usable
+        )
+        return record if written else None
+
+    def load(self, path: Path, record: CacheRecord) -> bool:
+        """Fills the context from a file that `save` made with this record; where it cannot, the cache is empty."""
+        self.clear()
+        count, room = ctypes.c_size_t(0), len(record.ids)
+        tokens = (ctypes.c_int32 * max(room, 1))()
+        read = self._library.llama_state_seq_load_file(
+            self._model.context, os.fsencode(path), _SEQUENCE, tokens, room, ctypes.byref(count)
+        )
+        if not read or tuple(tokens[: count.value]) != record.ids or not self._ends_at(room):
+            self.clear()
+            return False
+        self.ids, self._segments = list(record.ids), list(record.segments)
+        return True
+
+    def _ends_at(self, length: int) -> bool:
+        """Cuts off what a loaded file holds beyond `length` tokens; returns whether it then ends there."""
+        if self._last_position() >= length:
+            self._library.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1)
+        return self._last_position() == length - 1
+
+    def _last_position(self) -> int:
+        return int(self._library.llama_memory_seq_pos_max(self._memory, _SEQUENCE))
 
     def clear(self) -> None:
         self._library.llama_memory_clear(self._memory, False)

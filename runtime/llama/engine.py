@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runtime import devices, gguf_header, memory, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama import library as llama_library
+from runtime.llama import state
 from runtime.llama.answers import Answer, KnownAnswers, ids_spelling
 from runtime.llama.cache import Stopped, TokenCache
 from runtime.llama.logits import InvalidNumbers, check_score, check_scores
@@ -29,6 +30,8 @@ from runtime.protocol import (
     GenerationEvent,
     GenerationRequest,
     PromptProgress,
+    StateLoaded,
+    StateSaved,
     TextDelta,
     Usage,
 )
@@ -132,6 +135,21 @@ class LlamaEngine:
         from runtime.llama import embedding
 
         return embedding.embed(self._model, request, stop, limit=self._model.context_length)
+
+    def save_state(self, path: Path) -> StateSaved:
+        if not len(self._cache):
+            return StateSaved(id=0, tokens=0)
+        tokens, size = state.save(path, self._model, self._cache, self._known)
+        return StateSaved(id=0, tokens=tokens, size_bytes=size)
+
+    def load_state(self, path: Path) -> StateLoaded:
+        try:
+            answers = state.load(path, self._model, self._cache)
+        except state.StateRefused as refusal:
+            return StateLoaded(id=0, tokens=0, note=str(refusal))
+        for answer in answers:
+            self._known.remember(answer)
+        return StateLoaded(id=0, tokens=len(self._cache))
 
     def close(self) -> None:
         self._prompts.close()

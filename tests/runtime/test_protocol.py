@@ -26,6 +26,8 @@ COMMANDS = [
     protocol.Stop(id=2),
     protocol.Tokenize(id=3, text="\x00<|im_end|>", special=True),
     protocol.CountTokens(id=4, messages=(Message(Role.SYSTEM, ""),)),
+    protocol.SaveState(id=6, path="/chats/état.state"),
+    protocol.LoadState(id=7, path="/chats/état.state"),
     protocol.Unload(id=5),
 ]
 EVENTS = [
@@ -34,6 +36,7 @@ EVENTS = [
     protocol.Loaded(id=1, info=EngineInfo(engine="llama", name="é", notes=("a note",))),
     protocol.PromptProgress(id=2, done=3, total=9, cached=1),
     protocol.TextDelta(id=2, text="a\nb", n_tokens=2),
+    protocol.TextDelta(id=2, text="é", n_tokens=3, replaces=1),
     protocol.ContextTrimmed(id=2, dropped=(1, 2)),
     protocol.TokenDrawn(
         id=2, token=7, text=" a", probability=0.75,
@@ -43,6 +46,8 @@ EVENTS = [
     protocol.Finished(id=2, reason=FinishReason.STOP_TEXT, usage=Usage(prompt_tokens=9), seed=7, stop_text="\n"),
     protocol.Tokenized(id=3, ids=(1, 2), pieces=("a", "\ufffd")),
     protocol.TokensCounted(id=4, total=9),
+    protocol.StateSaved(id=6, tokens=9, size_bytes=4096),
+    protocol.StateLoaded(id=7, tokens=0, note="It is damaged."),
     protocol.Unloaded(id=5),
     protocol.Failed(id=2, error=ErrorInfo(title="It failed.", code="x")),
 ]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from runtime.engine_process import EngineDied, EngineProcess, engine_command
 from runtime.errors import UserError
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
+from runtime.places import spelled_path
 from runtime.protocol import EngineInfo, Finished, FinishReason, GenerationRequest, TextDelta, Usage
 from runtime.worker import Worker
 
@@ -203,9 +204,11 @@ def test_a_bug_in_the_engine_is_reported_and_the_process_goes_on(
 
 
 def test_without_a_model_every_question_says_so(talk: Conversation) -> None:
-    for number, command in enumerate(
-        [generate(2), protocol.Tokenize(id=3, text="a"), protocol.CountTokens(id=4, messages=())], 2
-    ):
+    commands = [
+        generate(2), protocol.Tokenize(id=3, text="a"), protocol.CountTokens(id=4, messages=()),
+        protocol.SaveState(id=5, path="a"), protocol.LoadState(id=6, path="a"),
+    ]  # fmt: skip
+    for number, command in enumerate(commands, 2):
         talk.say(command)
         assert talk.until_closed(number)[-1].error.code == "no_model"
 
@@ -299,6 +302,26 @@ def test_a_real_process_loads_answers_and_leaves(model: Path) -> None:
         assert engine.tokenize("ab").pieces == ("a", "b")
         process = engine._process
     assert process.returncode == 0
+
+
+def test_a_process_takes_up_what_an_earlier_one_has_read(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "état.state"
+    with EngineProcess() as engine:
+        engine.load(model, PARAMS)
+        list(engine.generate(SING))
+        saved = answer_to(engine, lambda number: protocol.SaveState(id=number, path=spelled_path(file)))
+        assert saved == protocol.StateSaved(id=2 + 1, tokens=6, size_bytes=file.stat().st_size)
+    with EngineProcess() as engine:
+        engine.load(model, PARAMS)
+        loaded = answer_to(engine, lambda number: protocol.LoadState(id=number, path=spelled_path(file)))
+        assert loaded == protocol.StateLoaded(id=2, tokens=6)
+        refused = answer_to(engine, lambda number: protocol.LoadState(id=number, path=spelled_path(tmp_path)))
+        assert (refused.tokens, bool(refused.note)) == (0, True)
+        assert isinstance(list(engine.generate(SING))[-1], Finished)
+
+
+def answer_to(engine: EngineProcess, make: Callable[[int], protocol.Command]) -> Any:
+    return list(engine._events(engine._send(make)))[-1]
 
 
 def test_native_prints_never_reach_the_protocol(model: Path) -> None:

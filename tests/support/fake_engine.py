@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from runtime.engine import StopFlag
 from runtime.errors import UserError
@@ -17,6 +18,8 @@ from runtime.protocol import (
     GenerationEvent,
     GenerationRequest,
     PromptProgress,
+    StateLoaded,
+    StateSaved,
     TextDelta,
     Usage,
 )
@@ -100,6 +103,15 @@ class FakeEngine:
         if stop.is_set():
             raise ReadingStopped
         yield Embedded(vectors=tuple((0.6, 0.8) for _text in lengths), tokens=lengths, pooling="mean")
+
+    def save_state(self, path: Path) -> StateSaved:
+        path.write_text(str(len(self.requests)))
+        return StateSaved(id=0, tokens=len(self.requests), size_bytes=path.stat().st_size)
+
+    def load_state(self, path: Path) -> StateLoaded:
+        if not path.exists():
+            return StateLoaded(id=0, tokens=0, note="There is none.")
+        return StateLoaded(id=0, tokens=int(path.read_text()))
 
     def close(self) -> None:
         self.closed = True
