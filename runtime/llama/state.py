@@ -2,7 +2,7 @@
 
 The file is llama.cpp's own for one sequence, followed by a record of ours, its length, a checksum and a mark. It is
 taken back only where everything that decides about its numbers is the same; whatever else comes is refused with the
-reason, and the cache is then empty. Knows no conversation.
+reason. Knows no conversation.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ def save(path: Path, model: LlamaModel, cache: TokenCache, answers: Iterable[Ans
 
 
 def load(path: Path, model: LlamaModel, cache: TokenCache) -> tuple[Answer, ...]:
-    """Fills the cache from a file and returns the answers in it. Raises `StateRefused`; the cache is then empty."""
-    cache.clear()
+    """Fills the cache from a file and returns the answers in it. Raises `StateRefused`."""
     record = _checked(path)
     try:
         ours = _record(model, record.held, ())
