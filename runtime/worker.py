@@ -24,6 +24,7 @@ from runtime.engines import open_engine
 from runtime.errors import ErrorInfo, UserError
 from runtime.places import path_of
 from runtime.text import _
+from runtime.text_merge import merged
 
 _LEAVE_AFTER = 2.0  # seconds from the end of stdin until the process ends whatever it is doing
 _PROGRESS_STEPS = 100
@@ -152,7 +153,7 @@ class Worker:
                 yield self._load(command, stop)
             case protocol.Generate():
                 command.request.sampling.validated()
-                for event in self._model().generate(command.request, stop):
+                for event in merged(self._model().generate(command.request, stop)):
                     yield msgspec.structs.replace(event, id=command.id)
             case protocol.Tokenize():
                 with self._engine_lock:

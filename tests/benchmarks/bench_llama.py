@@ -34,26 +34,25 @@ from runtime.params import LoadParams  # noqa: E402
 Measure = Callable[[], tuple[float, float]]
 
 _HIGH_LEVEL = """
-import json, os, sys, time
+import json, sys, time
 from llama_cpp import Llama
 model, threads, prompt, generate = sys.argv[1], *map(int, sys.argv[2:5])
 llama = Llama(model, n_ctx=4096, n_threads=threads, n_threads_batch=threads, flash_attn=True, verbose=False)
-end = llama.token_eos()
-bias = {end: -100.0}
+never_ends = {str(llama.token_eos()): -100.0}
 def run(ids, count):
+    llama.reset()
     started = time.perf_counter()
-    stream = llama.generate(ids, top_k=40, top_p=0.95, min_p=0.05, temp=0.8, repeat_penalty=1.0)
-    next(stream)
-    read = time.perf_counter()
-    for _ in range(count - 1):
-        llama.detokenize([next(stream)])
-    return len(ids) / (read - started), (count - 1) / max(time.perf_counter() - read, 1e-9)
-run([1, 2, 3, 4], 2)
+    stream = llama.create_completion(ids, max_tokens=count, stream=True, top_k=40, top_p=0.95, min_p=0.05,
+                                     temperature=0.8, repeat_penalty=1.0, logit_bias=never_ends, seed=1)
+    first = None
+    for piece in stream:
+        first = first or time.perf_counter()
+    made = llama.n_tokens - len(ids)
+    return len(ids) / (first - started), (made - 1) / max(time.perf_counter() - first, 1e-9)
+run([1, 2, 3, 4], 4)
 for line in sys.stdin:
     ids = json.loads(line)
-    llama.reset()
-    speed = run(ids, 1)[0]
-    llama.reset()
+    speed = run(ids, 2)[0]
     print(json.dumps([speed, run(ids[:1], generate)[1]]), flush=True)
 """
 
