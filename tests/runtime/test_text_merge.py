@@ -34,6 +34,13 @@ def text(piece: str, count: int) -> TextDelta:
     return TextDelta(id=1, text=piece, n_tokens=count)
 
 
+def test_what_the_first_text_replaces_is_not_replaced_again_by_the_next() -> None:
+    first = TextDelta(id=1, text="é", n_tokens=1, replaces=1)
+    assert Timed((0.0, first), (0.01, text("b", 2)), (0.02, text("c", 3)), (0.03, END)).merged() == [
+        first, text("bc", 3), END,
+    ]  # fmt: skip
+
+
 def test_the_first_text_goes_out_at_once_and_quick_ones_are_joined() -> None:
     found = Timed((0.0, text("a", 1)), (0.01, text("b", 2)), (0.02, text("c", 3)), (0.03, text("d", 4)), (0.04, END))
     assert found.merged() == [text("a", 1), text("bcd", 4), END]
