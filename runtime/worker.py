@@ -23,6 +23,7 @@ from runtime.engine import Engine, LoadListener, StopFlag
 from runtime.engines import open_engine
 from runtime.errors import ErrorInfo, UserError
 from runtime.places import path_of
+from runtime.priority import prefer_answers
 from runtime.text import _
 from runtime.text_merge import merged
 
@@ -251,6 +252,7 @@ def _stdin_lines() -> Iterator[bytes]:
 def main(argv: list[str] | None = None) -> int:
     """Runs the engine process until stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the parent decides
+    prefer_answers()
     Worker(_stdin_lines(), _own_stdout()).run()
     return 0
 

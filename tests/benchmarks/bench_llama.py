@@ -157,7 +157,8 @@ def beside_busy_processes(measure: Measure, count: int, repetitions: int) -> Non
         quiet = measure()[1]
         with busy_processes(count):
             ratios.append(measure()[1] / quiet)
-    say(f"generation beside {count} busy processes / quiet: {_spread(ratios)}")
+    middle, least, most = statistics.median(ratios), min(ratios), max(ratios)
+    say(f"generation beside {count} busy processes / quiet: {middle:.2f} ({least:.2f}-{most:.2f})")
 
 
 def say(line: str) -> None:
