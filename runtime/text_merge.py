@@ -13,7 +13,7 @@ import msgspec
 
 from runtime.protocol import GenerationEvent, TextDelta
 
-MERGE_SECONDS = 0.025  # shorter than what an eye sees as a step
+MERGE_SECONDS = 0.033  # the window shows new text thirty times a second
 
 
 def merged(

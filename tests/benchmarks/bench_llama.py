@@ -52,6 +52,7 @@ def run(ids, count):
 run([1, 2, 3, 4], 4)
 for line in sys.stdin:
     ids = json.loads(line)
+    run(ids[::-1], 2)
     speed = run(ids, 2)[0]
     print(json.dumps([speed, run(ids[:1], generate)[1]]), flush=True)
 """
@@ -116,6 +117,7 @@ def ours(model: Path, options: argparse.Namespace) -> Iterator[Measure]:
         bench._measure(engine, bench._tokens(draw, info, 32), 2)
 
         def measure() -> tuple[float, float]:
+            bench._measure(engine, bench._tokens(draw, info, options.prompt), 2)  # llama-bench warms up each time, too
             reading = bench._measure(engine, bench._tokens(draw, info, options.prompt), 1)[0]
             return reading, bench._measure(engine, bench._tokens(draw, info, 1), options.generate)[1]
 
