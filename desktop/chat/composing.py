@@ -30,15 +30,7 @@ class EditBar(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         sentence = _("You are editing a message. Sending it starts a new branch; the old one is kept.")
-        words = Words(sentence, tone="quiet")
-        words.setFont(current_theme().quiet_font)
-        cancel = Button(_("Cancel"), kind="link")
-        cancel.clicked.connect(self.cancelled)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(Space.LARGE, 0, Space.SMALL, 0)
-        row.addWidget(words, 1)
-        row.addWidget(cancel)
-        self.hide()
+        _lay_out(self, sentence, _("Cancel")).clicked.connect(self.cancelled)
 
 
 class RetryBar(QFrame):
@@ -48,15 +40,20 @@ class RetryBar(QFrame):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        words = Words(_("Your last message has no answer."), tone="quiet")
-        words.setFont(current_theme().quiet_font)
-        again = Button(_("Ask again"), kind="link")
-        again.clicked.connect(self.pressed)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(Space.LARGE, 0, Space.SMALL, 0)
-        row.addWidget(words, 1)
-        row.addWidget(again)
-        self.hide()
+        _lay_out(self, _("Your last message has no answer."), _("Ask again")).clicked.connect(self.pressed)
+
+
+def _lay_out(bar: QFrame, sentence: str, action: str) -> Button:
+    """Puts a quiet sentence and a button into a bar, which stays hidden until it is needed; returns the button."""
+    words = Words(sentence, tone="quiet")
+    words.setFont(current_theme().quiet_font)
+    button = Button(action, kind="link")
+    row = QHBoxLayout(bar)
+    row.setContentsMargins(Space.LARGE, 0, Space.SMALL, 0)
+    row.addWidget(words, 1)
+    row.addWidget(button)
+    bar.hide()
+    return button
 
 
 class ComposingArea(QWidget):

@@ -12,20 +12,12 @@ import click
 
 from desktop.cli import output
 from desktop.cli.answer import AnswerView, JsonView, TextView
-from desktop.cli.commands import Command, Option, UsageProblem, json_option
+from desktop.cli.commands import Command, Option, UsageProblem
 from desktop.cli.dialogue import Dialogue
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
-from desktop.cli.options import (
-    alternatives_option,
-    alternatives_wanted,
-    engine_option,
-    model_argument,
-    setting_options,
-    verbose_option,
-)
+from desktop.cli.options import alternatives_wanted, answer_options, model_argument
 from runtime.errors import UserError
-from runtime.params import LoadParams, SamplingParams
 from runtime.places import NoHome, places
 from runtime.text import _
 
@@ -64,12 +56,7 @@ def command() -> click.Command:
             model_argument(),
             Option("-p", "--prompt", metavar="TEXT", help=_("The message; “-” reads it from the input.")),
             Option("-s", "--system", metavar="TEXT", help=_("What the model is told before the conversation.")),
-            engine_option(),
-            verbose_option(),
-            json_option(),
-            alternatives_option(),
-            *setting_options(SamplingParams),
-            *setting_options(LoadParams),
+            *answer_options(),
         ],
     )  # fmt: skip
 

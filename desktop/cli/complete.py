@@ -8,18 +8,10 @@ import click
 
 from desktop.cli.answer import JsonView, TextView
 from desktop.cli.chat import read_input
-from desktop.cli.commands import Command, Option, UsageProblem, json_option
+from desktop.cli.commands import Command, Option, UsageProblem
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
-from desktop.cli.options import (
-    alternatives_option,
-    alternatives_wanted,
-    engine_option,
-    model_argument,
-    setting_options,
-    verbose_option,
-)
-from runtime.params import LoadParams, SamplingParams
+from desktop.cli.options import alternatives_wanted, answer_options, model_argument
 from runtime.protocol import GenerationRequest
 from runtime.text import _
 
@@ -40,12 +32,7 @@ def command() -> click.Command:
         params=[
             model_argument(),
             Option("-p", "--prompt", metavar="TEXT", required=True, help=_("The text; “-” reads it from the input.")),
-            engine_option(),
-            verbose_option(),
-            json_option(),
-            alternatives_option(),
-            *setting_options(SamplingParams),
-            *setting_options(LoadParams),
+            *answer_options(),
         ],
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from desktop.cli import output
-from desktop.cli.commands import Option, UsageProblem
+from desktop.cli.commands import Option, UsageProblem, json_option
 from runtime.params import AppSettings, LoadParams, SamplingParams
 from runtime.places import NoHome, places
 from runtime.saved_settings import SavedSettings
@@ -165,6 +165,18 @@ def alternatives_option() -> Option:
         "--alternatives", type=click.IntRange(1, 1000), default=None, metavar="N",
         help=_("With --json: each step’s N likeliest tokens, before and after the samplers, and what removed them."),
     )  # fmt: skip
+
+
+def answer_options() -> list[click.Parameter]:
+    """Returns what every command that lets a model write can be told: engine, output, and all settings."""
+    return [
+        engine_option(),
+        verbose_option(),
+        json_option(),
+        alternatives_option(),
+        *setting_options(SamplingParams),
+        *setting_options(LoadParams),
+    ]
 
 
 def alternatives_wanted(count: int | None, *, as_json: bool) -> int:
