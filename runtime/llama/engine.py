@@ -62,11 +62,12 @@ class LlamaEngine:
         runnable.require_runnable(header)
         context_length = params.context_length or memory.default_context(header, memory.free_memory(), params)
         params, notes = _mappable(params, header.alignment)
+        threads = params.threads or devices.usable_cores()
         self._model = LlamaModel(
             header.path,  # the first file of a split set, whichever part was picked
             params,
             context_length=context_length,
-            threads=params.threads or devices.usable_cores(),
+            threads=threads,
             listener=listener,
             stop=stop,
         )
@@ -75,7 +76,7 @@ class LlamaEngine:
         self._prompts = PromptBuilder(self._model, self._known)
         self._constraints: Constraints | None = None
         self._model.notes.extend(notes)
-        self._info = _info_of(self._model, params, load_seconds=time.monotonic() - started)
+        self._info = _info_of(self._model, threads=threads, load_seconds=time.monotonic() - started)
 
     @property
     def info(self) -> EngineInfo:
@@ -313,7 +314,7 @@ def _mappable(params: LoadParams, alignment: int) -> tuple[LoadParams, list[str]
     return params.replace(mmap=False), [note.format(n=alignment)]
 
 
-def _info_of(model: LlamaModel, params: LoadParams, *, load_seconds: float) -> EngineInfo:
+def _info_of(model: LlamaModel, *, threads: int, load_seconds: float) -> EngineInfo:
     return EngineInfo(
         engine="llama",
         build=llama_library.build_description(),
@@ -329,7 +330,7 @@ def _info_of(model: LlamaModel, params: LoadParams, *, load_seconds: float) -> E
         kv_type_k=model.params.kv_type_k,
         kv_type_v=model.params.kv_type_v,
         flash_attention=model.flash_attention,
-        threads=params.threads or devices.usable_cores(),
+        threads=threads,
         devices=llama_library.device_names(),
         has_template=bool(model.template_names()),
         memory_bytes=model.memory_bytes,
