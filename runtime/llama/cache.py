@@ -1,7 +1,7 @@
 """The tokens that a context has evaluated, and how a new prompt makes use of them. Knows nothing about text.
 
-The cache remembers the ids it holds and the segments in which they were evaluated. A new prompt keeps the longest
-common beginning, cut back to where a segment begins, so that what is evaluated again is evaluated in the same pieces:
+The cache remembers the ids it holds and how they came there (`runtime.schedule`). A new prompt keeps the longest common
+beginning, cut back to where an evaluated piece begins, so that what is evaluated again is evaluated in the same pieces:
 quantized models give slightly different logits for other pieces, and "again" with the same seed shall give the same
 text. At least one token is always evaluated, since the logits come from it.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,11 +20,13 @@ import msgspec
 from runtime.errors import UserError
 from runtime.llama import library as llama_library
 from runtime.llama.model import LlamaModel
+from runtime.schedule import EvaluationLog, Schedule
 from runtime.text import _
 
 _ABORTED = 2  # llama_decode: the abort callback said stop
 _NO_SLOT = 1  # llama_decode: no place for the batch in the cache
 _SEQUENCE = 0
+_MOST_EVALUATED = 8  # contexts full of tokens that a schedule may tell of, for caches whose cuts have to be remembered
 _LEAST_SHIFT = 8  # a shift takes out at least one part in eight of the context: each has every key computed anew
 
 
@@ -48,10 +49,18 @@ class Stopped(Exception):
 
 
 class CacheRecord(msgspec.Struct, frozen=True):
-    """What a cache remembers of itself: the tokens that can be used again, and where evaluated pieces begin."""
+    """What a cache remembers of itself: the tokens that can be used again, and how they were evaluated."""
 
     ids: tuple[int, ...]
-    segments: tuple[int, ...]
+    schedule: Schedule
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the schedule leads to these tokens."""
+        try:
+            return self.schedule.held() == list(self.ids)
+        except ValueError:
+            return False
 
     def holds(self, ids: Sequence[int]) -> bool:
         """Whether all of these ids, or all but the last, stand somewhere in a row."""
@@ -67,12 +76,24 @@ class TokenCache:
         self._library = model.library
         self._memory = self._library.llama_get_memory(model.context)
         self.ids: list[int] = []
-        self._segments: list[int] = []  # where each evaluated piece begins, ascending
+        self._log = EvaluationLog(forgets_cuts=model.keeps_everything)
+        self._restored = False  # filled from a file, of which only a complete cache is laid out as it was
         self._moved_from: int | None = None  # from here on, tokens were read after others that were shifted out since
         self._shift_pending = False
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def mark(self) -> int:
+        """Returns the place between what has been done with the cache so far and what comes."""
+        return len(self._log)
+
+    def schedules(self, mark: int) -> tuple[Schedule, Schedule] | None:
+        """Returns how an empty cache is brought to where it was at the mark, and what has been done with it since.
+
+        None where the same steps would not lay the tokens out as they lie.
+        """
+        return None if self._restored else (self._log.schedule(0, mark), self._log.schedule(mark))
 
     def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
         """Cuts the cache back to what `prompt` can use of it.
@@ -80,10 +101,13 @@ class TokenCache:
         Returns how many tokens are kept (fewer than the prompt has) and, where more were equal but could not be
         kept, the reason in words.
         """
+        if self._log.evaluated > _MOST_EVALUATED * self._model.context_length:
+            self.clear()
+            return 0, _("So much was taken back that the conversation was read again.")
         common = common_prefix(self.ids, prompt)
         if self._moved_from is not None:
             common = min(common, self._moved_from)
-        kept = self._segment_start(min(common, len(prompt) - 1))
+        kept = self._piece_start(min(common, len(prompt) - 1))
         if kept and not self._reaches(kept):
             self.clear()
             return 0, self._why_not_reached()
@@ -107,6 +131,17 @@ class TokenCache:
         """Evaluates one token of an answer. Raises `Stopped` and `EvaluationFailed`."""
         self._decode((token,))
 
+    def append_draft(self, ids: Sequence[int]) -> None:
+        """Evaluates tokens at once and keeps the logits after each of them. Raises `Stopped` and `EvaluationFailed`."""
+        self._decode(ids, draft=True)
+
+    def take_back(self, length: int) -> bool:
+        """Cuts the cache back to its first `length` tokens; False, and then it is empty, where that cannot be done."""
+        if self._cut(length):
+            return True
+        self.clear()
+        return False
+
     def shift(self, keep: int) -> int:
         """Takes the older half of what follows the first `keep` tokens out, and moves the rest up.
 
@@ -123,9 +158,7 @@ class TokenCache:
         self._library.llama_memory_seq_add(self._memory, _SEQUENCE, gone, -1, -taken)
         self._shift_pending = True
         del self.ids[keep:gone]
-        before = self._segments[: bisect_right(self._segments, keep - 1)]
-        after = self._segments[bisect_right(self._segments, gone) :]
-        self._segments = [*before, keep, *(start - taken for start in after)]
+        self._log.shift(keep, taken)
         self._moved_from = keep if self._moved_from is None else min(keep, self._moved_from)
         return taken
 
@@ -135,7 +168,7 @@ class TokenCache:
         None where it could not be written. What was moved by a shift is left out: no later prompt makes use of it.
         """
         usable = len(self.ids) if self._moved_from is None else self._moved_from
-        record = CacheRecord(tuple(self.ids[:usable]), tuple(start for start in self._segments if start < usable))
+        record = CacheRecord(tuple(self.ids[:usable]), self._log.before(usable).schedule())
         tokens = (ctypes.c_int32 * usable)(*record.ids)
         written = self._library.llama_state_seq_save_file(
             self._model.context, os.fsencode(path), _SEQUENCE, tokens, usable
@@ -150,10 +183,13 @@ class TokenCache:
         read = self._library.llama_state_seq_load_file(
             self._model.context, os.fsencode(path), _SEQUENCE, tokens, room, ctypes.byref(count)
         )
-        if not read or tuple(tokens[: count.value]) != record.ids or not self._ends_at(room):
+        usable = read and tuple(tokens[: count.value]) == record.ids and record.adds_up and self._ends_at(room)
+        if not usable:
             self.clear()
             return False
-        self.ids, self._segments = list(record.ids), list(record.segments)
+        self.ids = list(record.ids)
+        self._log.repeat(record.schedule)
+        self._restored = not self._model.keeps_everything
         return True
 
     def _ends_at(self, length: int) -> bool:
@@ -168,19 +204,24 @@ class TokenCache:
     def clear(self) -> None:
         self._library.llama_memory_clear(self._memory, False)
         self.ids.clear()
-        self._segments.clear()
+        self._log.clear()
+        self._restored = False
         self._moved_from = None
         self._shift_pending = False
 
-    def _decode(self, piece: Sequence[int]) -> None:
+    def _decode(self, piece: Sequence[int], *, draft: bool = False) -> None:
         tokens = (ctypes.c_int32 * len(piece))(*piece)
         batch = self._library.llama_batch_get_one(tokens, len(piece))
+        wanted = (ctypes.c_int8 * len(piece))(*[1] * len(piece))
+        if draft:
+            batch.logits = wanted
         # llama.cpp moves shifted keys at the start of the next evaluation; stopped in between, some would be lost.
         with self._model.undisturbed() if self._shift_pending else nullcontext():
             status = self._library.llama_decode(self._model.context, batch)
         self._shift_pending = False
+        if status in (0, _ABORTED):
+            self._log.evaluate(piece, "draft" if draft else "read")
         if status == 0:
-            self._segments.append(len(self.ids))
             self.ids.extend(piece)
             return
         self._cut_to_valid()
@@ -192,6 +233,8 @@ class TokenCache:
         """After a failed or aborted evaluation: drops what the context may hold beyond the finished pieces."""
         if not self._library.llama_memory_seq_rm(self._memory, _SEQUENCE, len(self.ids), -1):
             self.clear()
+        else:
+            self._log.cut(len(self.ids))
 
     def _cut(self, length: int) -> bool:
         if length == len(self.ids):
@@ -202,17 +245,14 @@ class TokenCache:
         if not self._library.llama_memory_seq_rm(self._memory, _SEQUENCE, length, -1):
             return False
         del self.ids[length:]
-        del self._segments[bisect_right(self._segments, length - 1) :]
+        self._log.cut(length)
         if self._moved_from is not None and length <= self._moved_from:
             self._moved_from = None
         return True
 
-    def _segment_start(self, length: int) -> int:
-        """Returns the last segment border at or before `length`."""
-        if length >= len(self.ids):
-            return len(self.ids)
-        index = bisect_right(self._segments, length)
-        return self._segments[index - 1] if index else 0
+    def _piece_start(self, length: int) -> int:
+        """Returns the last place at or before `length` where an evaluated piece begins."""
+        return len(self.ids) if length >= len(self.ids) else self._log.start_at_or_before(length)
 
     def _reaches(self, length: int) -> bool:
         """Whether a windowed or recurrent cache still holds what a token at `length` looks back at."""
