@@ -22,7 +22,7 @@ class Operation:
     """One step of a cache.
 
     "read" evaluates `ids` at once and asks for the scores after the last of them, "draft" for those after each one.
-    "cut" leaves the first `keep` tokens. "shift" takes `taken` tokens out behind the first `keep` and moves up the rest.
+    "cut" leaves the first `keep` tokens. "shift" takes `taken` tokens out behind the first `keep`; the rest moves up.
     """
 
     kind: Kind
