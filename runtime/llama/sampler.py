@@ -5,7 +5,8 @@ XTC, temperature, draw. Mirostat takes only what stands before the penalties, an
 place of the draw. Biases, penalties and a grammar change each token's score for itself, so a grammar that is asked
 after the penalties gives the same as one asked before.
 
-The whole chain runs in one call of llama.cpp, unless something has to happen between its samplers (`stepwise`).
+The whole chain runs in one call of llama.cpp, unless something has to happen between its samplers (`stepwise`). Where
+it begins with top-k or takes the likeliest token, it sees only the tokens that can win (`front_runners`).
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from runtime.protocol import TokenDrawn
 
 if TYPE_CHECKING:
     from runtime.llama.constraint import Constraint
+    from runtime.llama.front_runners import FrontRunners
     from runtime.llama.stepwise import StepwiseDraw
 
 _MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF asks llama.cpp for a random seed, which would then be unknown
 _MIN_KEEP = 1
+_LARGE_VOCABULARY = 16_384  # below, copying all candidates costs next to nothing, and numpy need not be loaded
 _MIROSTAT_M = 100  # candidates in Mirostat 1's estimate, as in its paper (arXiv:2007.14966) and llama.cpp
 
 
@@ -65,6 +68,16 @@ class SamplerChain:
         for _name, sampler in stages:
             library.llama_sampler_chain_add(self._chain, sampler)
         self._stepwise = self._steps(stages, alternatives)
+        self._front_runners = self._front(stages[0][0]) if self._stepwise is None else None
+
+    def _front(self, first: str) -> FrontRunners | None:
+        count = {"top_k": self._params.top_k, "greedy": 1}.get(first, 0)
+        if not count or self._vocabulary.size < _LARGE_VOCABULARY:
+            return None
+        from runtime.llama.front_runners import FrontRunners
+
+        size = self._vocabulary.size
+        return FrontRunners(self._library, size=size, count=count) if FrontRunners.serves(size, count) else None
 
     def _steps(self, stages: list[tuple[str, Any]], alternatives: int) -> StepwiseDraw | None:
         # llama.cpp's typical-p takes the logarithm of a probability of 0 where a token is forbidden.
@@ -94,13 +107,18 @@ class SamplerChain:
 
     def sample(self, context: Any) -> int | None:
         """Draws the next token from the context's last logits; None where the constraint allows none."""
-        if self._stepwise is None:
-            token: int | None = self._library.llama_sampler_sample(self._chain, context, -1)
-        else:
-            token = self._step(self._stepwise, context)
+        token = self._whole(context) if self._stepwise is None else self._step(self._stepwise, context)
         if self._remembering and token is not None:
             self._note(token)
         return token
+
+    def _whole(self, context: Any) -> int:
+        if self._front_runners is not None:
+            token = self._front_runners.draw(self._chain, self._library.llama_get_logits_ith(context, -1))
+            if token is not None:
+                return token
+        drawn: int = self._library.llama_sampler_sample(self._chain, context, -1)
+        return drawn
 
     def _step(self, stepwise: StepwiseDraw, context: Any) -> int | None:
         token = stepwise.draw(self._library.llama_get_logits_ith(context, -1))
