@@ -9,6 +9,7 @@ llama.cpp happens to sort, the chain gets the whole vocabulary. Knows no sampler
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,13 @@ class FrontRunners:
         self._library = library
         self._size = size
         self._count = count
-        self._rows = np.zeros(_ROOM, _ROW)
-        self._start = ctypes.cast(self._rows.ctypes.data, ctypes.POINTER(library.llama_token_data))
+        rows = np.zeros(_ROOM, _ROW)
+        self._ids, self._scores = rows["id"], rows["logit"]
+        self._first = ctypes.cast(rows.ctypes.data, ctypes.POINTER(library.llama_token_data))
+        self._array = library.llama_token_data_array()
         self._address = 0
-        self._logits: NDArray[np.float32] = np.zeros(0, np.float32)
+        self._logits: NDArray[np.float32] = np.zeros(0, np.float32)  # (V,)
+        self._grid: NDArray[np.float32] = np.zeros((0, _GROUPS), np.float32)  # all scores but the last V % groups
 
     @staticmethod
     def serves(size: int, count: int) -> bool:
@@ -43,40 +47,38 @@ class FrontRunners:
         """Returns the next token from the scores at `pointer` (`float *`, V), and lets the chain accept it.
 
         None where only the whole vocabulary gives the same draw for certain; then nothing has happened. Raises
-        `InvalidNumbers` where a score is not a number.
+        `InvalidNumbers` where a score is not a number or infinite.
         """
-        logits = self._at(pointer)
-        found = np.flatnonzero(logits >= self._floor(logits))
-        if not self._count <= len(found) <= _ROOM or not self._clear(logits[found]):
+        self._look_at(pointer)
+        found = (self._logits >= self._floor()).nonzero()[0]
+        if not self._count <= len(found) <= _ROOM:
             return None
-        array = self._candidates(found, logits)
-        self._library.llama_sampler_apply(chain, ctypes.byref(array))
-        token = int(array.data[array.selected].id)
+        scores = self._logits[found]
+        if len(set(scores.tolist())) < len(found):  # equal scores: which comes first is llama.cpp's own affair
+            return None
+        self._apply(chain, found, scores)
+        token = int(self._array.data[self._array.selected].id)
         self._library.llama_sampler_accept(chain, token)
         return token
 
-    def _at(self, pointer: Any) -> NDArray[np.float32]:
+    def _look_at(self, pointer: Any) -> None:
         address = ctypes.addressof(pointer.contents)
         if address != self._address:  # llama.cpp seldom moves its buffer
             self._address = address
             self._logits = np.ctypeslib.as_array(pointer, (self._size,))
-        return self._logits
+            self._grid = self._logits[: self._size - self._size % _GROUPS].reshape(-1, _GROUPS)
 
-    def _floor(self, logits: NDArray[np.float32]) -> Any:
+    def _floor(self) -> Any:
         """Returns a score that at least `count` tokens reach: the `count`-th best of the best of many groups."""
-        whole = self._size - self._size % _GROUPS
-        best = logits[:whole].reshape(-1, _GROUPS).max(axis=0)  # NaN where any of a group is
-        if np.isnan(best.max()):
+        best = np.maximum.reduce(self._grid, axis=0)  # NaN where any of a group is
+        best.sort()  # NaN last
+        if not best[-1] < math.inf:
             raise InvalidNumbers
-        return np.partition(best, _GROUPS - self._count)[_GROUPS - self._count]
+        return best[-self._count]
 
-    def _clear(self, scores: NDArray[np.float32]) -> bool:
-        """Whether the order of the best scores, and which token is the last of them, is beyond doubt."""
-        ordered = np.sort(scores)[::-1][: self._count + 1]
-        return bool((ordered[1:] < ordered[:-1]).all()) and bool(np.isfinite(ordered[0]))
-
-    def _candidates(self, found: NDArray[np.intp], logits: NDArray[np.float32]) -> Any:
-        n = len(found)
-        self._rows["id"][:n] = found
-        self._rows["logit"][:n] = logits[found]
-        return self._library.llama_token_data_array(data=self._start, size=n, selected=-1, sorted=False)
+    def _apply(self, chain: Any, ids: NDArray[np.intp], scores: NDArray[np.float32]) -> None:
+        array, n = self._array, len(ids)
+        self._ids[:n] = ids
+        self._scores[:n] = scores
+        array.data, array.size, array.selected, array.sorted = self._first, n, -1, False
+        self._library.llama_sampler_apply(chain, ctypes.byref(array))
