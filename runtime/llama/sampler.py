@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF asks llama.cpp for a random seed, which would then be unknown
 _MIN_KEEP = 1
-_LARGE_VOCABULARY = 100_000  # below, cold caches make numpy's way as dear as copying all candidates (0.2 ms)
+_LARGE_VOCABULARY = 100_000  # tokens from which on seeking the front runners pays (both ways measured alternating)
 _MIROSTAT_M = 100  # candidates in Mirostat 1's estimate, as in its paper (arXiv:2007.14966) and llama.cpp
 
 
