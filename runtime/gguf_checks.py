@@ -18,6 +18,7 @@ _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _TOKENS = "tokenizer.ggml.tokens"
 _BYTE_TOKEN = 6  # llama.cpp's LLAMA_TOKEN_TYPE_BYTE
 _NO_WEIGHTS = frozenset({"Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64"})  # nothing can be multiplied with these
+_WEIGHT_NAMES = (".weight", ".lora_a", ".lora_b")
 _INTEGER_TABLES = (".ffn_gate_tid2eid.weight",)  # looked up by token number, never multiplied
 
 
@@ -34,7 +35,7 @@ def check(metadata: Mapping[str, Value]) -> None:
 def check_types(types: Mapping[str, str]) -> None:
     """Raises `Lie` for a weight of a type that is not made for weights. `types` are the tensors' types by name."""
     for name, kind in types.items():
-        if kind in _NO_WEIGHTS and name.endswith(".weight") and not name.endswith(_INTEGER_TABLES):
+        if kind in _NO_WEIGHTS and name.endswith(_WEIGHT_NAMES) and not name.endswith(_INTEGER_TABLES):
             raise Lie(_("Tensor “{name}” holds numbers of type {type}, which no weights have.").format(
                 name=clean_name(name), type=kind))  # fmt: skip
 

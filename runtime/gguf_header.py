@@ -19,7 +19,7 @@ from typing import BinaryIO, NoReturn
 
 from runtime import foreign_files, gguf_checks
 from runtime.gguf_reader import Cursor, GgufArray, GgufText, Lie, Value
-from runtime.gguf_types import FILE_TYPES, REMOVED_TYPES, TENSOR_TYPES, UINT32
+from runtime.gguf_types import FILE_TYPES, FLOAT32, REMOVED_TYPES, TENSOR_TYPES, UINT32
 from runtime.model_errors import (
     DamagedModel,
     ModelMissing,
@@ -40,6 +40,7 @@ _MAGIC = b"GGUF"
 _FIXED_BYTES = 24  # magic, version, number of tensors, number of keys
 _NEWEST_VERSION = 3
 _DEFAULT_ALIGNMENT, _MAX_ALIGNMENT = 32, 1 << 16
+_TYPED_KEYS = {"general.alignment": UINT32, "adapter.lora.alpha": FLOAT32}  # llama.cpp aborts on other types
 _MAX_KEYS, _MAX_TENSORS = 1 << 16, 1 << 16
 _MIN_KEY_BYTES, _MIN_TENSOR_BYTES = 8 + 1 + 4 + 1, 8 + 1 + 4 + 8 + 4 + 8
 _MAX_TENSOR_NAME = 63  # ggml keeps names in 64 bytes
@@ -281,7 +282,7 @@ def _read_metadata(path: Path, cursor: Cursor, count: int) -> dict[str, Value]:
         if key in metadata:
             raise Lie(_("The key “{key}” appears twice.").format(key=clean_name(key)))
         value_type = cursor.u32()
-        if key == "general.alignment" and value_type != UINT32:  # llama.cpp takes no other type
+        if value_type != _TYPED_KEYS.get(key, value_type):
             raise Lie(_("“{key}” is not a 32-bit number.").format(key=key))
         metadata[key] = cursor.value(path, key, value_type)
     return metadata

@@ -18,7 +18,7 @@ VALUE_TYPE_NAMES = {
     0: "u8", 1: "i8", 2: "u16", 3: "i16", 4: "u32", 5: "i32", 6: "f32", 7: "bool", 8: "string", 9: "array",
     10: "u64", 11: "i64", 12: "f64",
 }  # fmt: skip
-UINT32 = 4
+UINT32, FLOAT32 = 4, 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from runtime import devices
 from runtime.gguf_architectures import ATTENTION_PERIODS, RECURRENT_ARCHITECTURES, WINDOW_PERIODS
 from runtime.gguf_header import GgufHeader
 from runtime.gguf_types import TYPE_BY_NAME, TensorType
+from runtime.lora_files import adapter_bytes
 from runtime.params import LoadParams
 
 DEFAULT_CONTEXT = 4096
@@ -27,7 +28,7 @@ _ROWS_AT_LOGITS = 2  # rows of d_model numbers alive beside the scores of the ne
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes that a loaded model takes: its weights, the cache of the context, and the buffer for computing."""
+    """Bytes that a loaded model takes: weights with adapters, the context's cache, and the buffer for computing."""
 
     context_length: int
     weights: int
@@ -46,7 +47,7 @@ def estimate(header: GgufHeader, params: LoadParams | None = None, *, context_le
     cells = _padded(length)
     return MemoryEstimate(
         context_length=length,
-        weights=header.tensor_bytes,
+        weights=header.tensor_bytes + adapter_bytes(params.lora),
         cache=_cache_bytes(header, params, cells),
         compute=_compute_bytes(header, params, cells),
     )
@@ -57,6 +58,8 @@ def default_context(header: GgufHeader, free: int, params: LoadParams | None = N
 
     `free` is in bytes. Where even 512 tokens do not fit, the answer is still 512: the engine then says what it lacks.
     """
+    params = params or LoadParams()
+    free, params = free - adapter_bytes(params.lora), params.replace(lora=())
     wanted = min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
     least = min(wanted, _LEAST_CONTEXT)
     length = wanted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from runtime.adapters import check_adapters
 from runtime.errors import UserError
 from runtime.grammar import check_grammar
 from runtime.json_schema import check_schema
@@ -23,7 +24,7 @@ _OFF = N_("off")
 _COLD = 1e-6  # the highest temperature that is as good as 0
 _ANSWER, _CREATIVITY, _REPETITION, _EXPERT = N_("Answer"), N_("Creativity"), N_("Repetition"), N_("Expert sampling")
 _FORM = N_("Form of the answer")
-_MEMORY, _SPEED, _GPU = N_("Memory"), N_("Speed"), N_("Graphics card")
+_MODEL, _MEMORY, _SPEED, _GPU = N_("Model"), N_("Memory"), N_("Speed"), N_("Graphics card")
 
 
 class UnusableText(BadSetting):
@@ -337,6 +338,14 @@ class SamplingParams(SettingsGroup, frozen=True):
 class LoadParams(SettingsGroup, frozen=True):
     """How a model is loaded. Takes effect when the model is loaded anew."""
 
+    lora: Annotated[
+        tuple[str, ...],
+        Setting(
+            title=N_("LoRA adapters"),
+            help=N_("Files with changes to the model's weights (GGUF); =0.5 after a path takes half of its changes."),
+            section=_MODEL, applies=Applies.RELOAD, advanced=True, paths=True,
+        ),
+    ] = ()
     context_length: Annotated[
         int,
         Setting(
@@ -454,6 +463,10 @@ class LoadParams(SettingsGroup, frozen=True):
         return _("Loading")
 
     def check_together(self) -> None:
+        try:
+            check_adapters(self.lora)
+        except UserError as error:
+            raise UnusableText("lora", error) from error
         if self.flash_attention == "off" and self.kv_type_v in QUANTIZED_KV_TYPES:
             allowed = _("f32, f16 or bf16 while flash attention is off")
             raise BadSetting(field_of(LoadParams, "kv_type_v"), self.kv_type_v, allowed)
@@ -501,7 +514,7 @@ class AppSettings(SettingsGroup, frozen=True):
         Setting(
             title=N_("Folders with models"),
             help=N_("Models are looked for here too, besides Quern's own folder and those of other programs."),
-            section=N_("Models"), applies=Applies.NOW,
+            section=N_("Models"), applies=Applies.NOW, paths=True,
         ),
     ] = ()
 

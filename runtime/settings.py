@@ -55,6 +55,7 @@ class Setting:
     advanced: bool = False
     applies: Applies = Applies.NEXT_MESSAGE
     widget: str = ""  # a kind in the panel's registry; empty: follows from the type
+    paths: bool = False  # a list whose texts begin with a path: taken as typed, and made absolute on the command line
     flag: str = ""  # the long flag without dashes where it differs from the name
 
 

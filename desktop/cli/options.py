@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -11,7 +12,7 @@ import click
 from desktop.cli import output
 from desktop.cli.commands import Option, UsageProblem, json_option
 from runtime.params import AppSettings, LoadParams, SamplingParams
-from runtime.places import NoHome, places
+from runtime.places import NoHome, places, spelled_path
 from runtime.saved_settings import SavedSettings
 from runtime.settings import SettingField, SettingsGroup, fields_of, layered
 from runtime.text import _, sentences
@@ -35,6 +36,8 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]  # generic only fr
 
 def typed(declared: SettingField, text: str) -> Any:
     r"""Returns what a person typed for a setting; in lists, \n and \t stand for themselves. Raises `BadSetting`."""
+    if declared.setting.paths:
+        return spelled_path(Path(text).expanduser().absolute())
     if declared.kind == "list":
         return re.sub(r"\\[ntr\\]", lambda found: _ESCAPES[found.group()], text)
     return declared.parse(text)
@@ -67,7 +70,9 @@ def setting_help(declared: SettingField) -> str:
     parts = [_(declared.setting.help), _("Default: {default}.").format(default=shown_value(declared, declared.default))]
     if declared.kind in ("int", "float"):
         parts.append(_("Allowed: {allowed}.").format(allowed=declared.allowed()))
-    if declared.kind == "list":
+    if declared.setting.paths:
+        parts.append(_("May be given several times."))
+    elif declared.kind == "list":
         parts.append(_(r"May be given several times; \n stands for a line break."))
     return sentences(*parts)
 

@@ -353,7 +353,9 @@ class ListField(QWidget):
         self._edit.setProperty("kind", "field")
         self._edit.setTabChangesFocus(True)
         self._edit.setAccessibleName(_(declared.setting.title))
-        self._edit.setToolTip(_("One text a line; \\n stands for a line break and \\t for a tab."))
+        self._verbatim = declared.setting.paths
+        if not self._verbatim:
+            self._edit.setToolTip(_("One text a line; \\n stands for a line break and \\t for a tab."))
         self._edit.setFont(current_theme().code_font)
         self._edit.setFixedHeight(4 * self._edit.fontMetrics().lineSpacing())
         self._edit.left.connect(lambda: self.changed.emit(self.value()))
@@ -362,11 +364,12 @@ class ListField(QWidget):
 
     def value(self) -> tuple[str, ...]:
         """Returns the texts that are written."""
-        return tuple(_unescaped(line) for line in self._edit.toPlainText().split("\n") if line)
+        lines = (line for line in self._edit.toPlainText().split("\n") if line)
+        return tuple(line if self._verbatim else _unescaped(line) for line in lines)
 
     def set_value(self, value: tuple[str, ...]) -> None:
         if value != self.value():
-            self._edit.setPlainText("\n".join(_escaped(item) for item in value))
+            self._edit.setPlainText("\n".join(item if self._verbatim else _escaped(item) for item in value))
 
     def show_error(self, wrong: bool) -> None:
         self._edit.setProperty("wrong", "true" if wrong else None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime import devices, gguf_header, runnable
+from runtime import devices, gguf_header, lora_files, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama.batch import Batch
 from runtime.llama.logits import InvalidNumbers
@@ -38,7 +38,7 @@ class LlamaEmbedder:
         runnable.require_vectors(header)
         self._model = LlamaModel(
             header.path, params, context_length=None, threads=params.threads or devices.usable_cores(),
-            listener=listener, stop=stop,
+            adapters=lora_files.read_adapters(params.lora, header), listener=listener, stop=stop,
         )  # fmt: skip
         self._limit = params.context_length or DEFAULT_CONTEXT
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtime import devices, gguf_header, memory, runnable
+from runtime import devices, gguf_header, lora_files, memory, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama import library as llama_library
 from runtime.llama import state
@@ -60,6 +60,7 @@ class LlamaEngine:
         started = time.monotonic()
         header = gguf_header.read_header(path)  # refuses what would hurt native code
         runnable.require_runnable(header)
+        adapters = lora_files.read_adapters(params.lora, header)
         context_length = params.context_length or memory.default_context(header, memory.free_memory(), params)
         params, notes = _mappable(params, header.alignment)
         threads = params.threads or devices.usable_cores()
@@ -68,6 +69,7 @@ class LlamaEngine:
             params,
             context_length=context_length,
             threads=threads,
+            adapters=adapters,
             listener=listener,
             stop=stop,
         )

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import re
 import sys
 from collections import deque
 from functools import cache
@@ -74,6 +75,16 @@ def clear_log() -> None:
 def log_lines() -> tuple[str, ...]:
     """Returns the kept log lines, oldest first."""
     return tuple(_log)
+
+
+def last_reason(log: str) -> str:
+    """Returns the log's most telling line, without the names of functions before it."""
+    lines = [re.sub(r"^(?:[\w:~<>]+: )+", "", line.strip()) for line in log.splitlines() if line.strip()]
+    for pattern in (r"^error ", r"\berror\b|\bfailed\b|\bunable\b", r"\binvalid|\bunknown|\bunsupported|\bmissing"):
+        telling = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
+        if telling:
+            return telling[0]
+    return lines[-1] if lines else ""
 
 
 def _import_functions() -> Any:

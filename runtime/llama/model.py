@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 from runtime.engine import LoadListener, StopFlag
 from runtime.errors import UserError
 from runtime.llama import library as llama_library
+from runtime.llama.lora import LoadedAdapters
 from runtime.llama.vocabulary import Vocabulary
+from runtime.lora_files import LoraAdapter
 from runtime.params import QUANTIZED_KV_TYPES, LoadParams
 from runtime.places import shown_path
 from runtime.text import _
@@ -37,7 +39,7 @@ class LoadFailed(UserError):
     def __init__(self, path: Path, log: str) -> None:
         super().__init__(
             _("The model “{name}” could not be loaded.").format(name=shown_path(Path(path.name))),
-            _last_reason(log),
+            llama_library.last_reason(log),
             _("Download or convert the file again, or choose another model."),
             details=log,
         )
@@ -60,7 +62,7 @@ class NoRoomForContext(UserError):
     def __init__(self, context_length: int, log: str) -> None:
         super().__init__(
             _("There is not enough memory for a context of {n} tokens.").format(n=f"{context_length:,}"),
-            _last_reason(log),
+            llama_library.last_reason(log),
             _("Choose a shorter context length or a smaller cache type in the settings, and load the model again."),
             details=log,
         )
@@ -92,30 +94,34 @@ class LlamaModel:
         *,
         context_length: int | None,
         threads: int,
+        adapters: Sequence[LoraAdapter] = (),
         listener: LoadListener | None = None,
         stop: StopFlag | None = None,
     ) -> None:
         self.path = path
-        self.notes: list[str] = []
+        self.notes: list[str] = [note for adapter in adapters for note in adapter.notes]
+        self.memory_bytes = 0  # as the library reports it
         self._library = llama_library.load_library()
         self._model: Any = None
         self._context: Any = None
         self._threads = threads
         self._stop = StopFlag() if stop is None else stop
         self._abort = _native_abort(self._library)
-        llama_library.clear_log()
-        self._load(params, listener)
+        with self._measured():
+            self._load(params, listener)
         try:
+            with self._measured():
+                self.adapters = LoadedAdapters(self._library, self._model, adapters)
             if context_length is not None and not self.writes_text:
                 raise WritesNoText(path)
             self.params = self._workable(params)
             if context_length is not None:
-                self._make_context(context_length)
+                with self._measured():
+                    self._make_context(context_length)
         except BaseException:
             self.close()
             raise
         self.vocabulary = Vocabulary(self._library, self._library.llama_model_get_vocab(self._model))
-        self.memory_bytes = _logged_buffers()
 
     @property
     def library(self) -> Any:
@@ -147,6 +153,7 @@ class LlamaModel:
         context = self._library.llama_init_from_model(self._model, wanted)
         if not context:
             raise NoRoomForContext(context_length, llama_library.log_tail(30))
+        self.adapters.apply(context)
         return context
 
     @contextmanager
@@ -323,10 +330,16 @@ class LlamaModel:
         value = self.metadata(f"{architecture}.attention.value_length")
         return (int(key) if key.isdigit() else usual), (int(value) if value.isdigit() else usual)
 
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Counts the buffers that are made inside. The log begins anew: it keeps its last lines only."""
+        llama_library.clear_log()
+        yield
+        self.memory_bytes += _logged_buffers()
+
     def _make_context(self, context_length: int) -> None:
-        before = len(llama_library.log_lines())
         context = self.new_context(context_length)
-        self._context_log = llama_library.log_lines()[before:]
+        self._context_log = llama_library.log_lines()
         self._context = context
         self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))
 
@@ -362,13 +375,3 @@ def _native_abort(library: Any) -> Any:
 def _logged_buffers() -> int:
     sizes = (_BUFFER_LINE.search(line) for line in llama_library.log_lines())
     return int(sum(float(found[1]) for found in sizes if found) * 1024 * 1024)
-
-
-def _last_reason(log: str) -> str:
-    """Returns the log's most telling line, without the names of functions before it."""
-    lines = [re.sub(r"^(?:[\w:~<>]+: )+", "", line.strip()) for line in log.splitlines() if line.strip()]
-    for pattern in (r"^error ", r"\berror\b|\bfailed\b|\bunable\b", r"\binvalid|\bunknown|\bunsupported|\bmissing"):
-        telling = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
-        if telling:
-            return telling[0]
-    return lines[-1] if lines else ""

@@ -48,12 +48,30 @@ class StateRefused(Exception):
     """A saved state that is of no use here; the text says why, in words for the person."""
 
 
+class _Numbers(msgspec.Struct, frozen=True):
+    """Everything beside the model's files that decides about the numbers in a cache."""
+
+    kv_type_k: str
+    kv_type_v: str
+    flash_attention: bool
+    swa_full: bool
+    adapters: tuple[tuple[int, int, float], ...]  # size in bytes, time of the last change in nanoseconds, scale
+
+    @classmethod
+    def of(cls, model: LlamaModel) -> _Numbers:
+        params = model.params
+        return cls(
+            params.kv_type_k, params.kv_type_v, model.flash_attention, params.swa_full,
+            adapters=tuple((*adapter.stamp, adapter.scale) for adapter in model.adapters.active),
+        )  # fmt: skip
+
+
 class _Record(msgspec.Struct, frozen=True):
     """What must be the same for a state to be taken back, and what llama.cpp does not keep of it."""
 
     build: str
     files: tuple[tuple[int, int], ...]  # size in bytes and time of the last change in nanoseconds, for each file
-    cache: tuple[str, str, bool, bool]  # type of keys and of values, flash attention, full cache for windows
+    cache: _Numbers
     held: CacheRecord
     answers: tuple[Answer, ...]
 
@@ -102,11 +120,10 @@ def load(path: Path, model: LlamaModel, cache: TokenCache) -> tuple[Answer, ...]
 
 
 def _record(model: LlamaModel, held: CacheRecord, answers: Iterable[Answer]) -> _Record:
-    params = model.params
     return _Record(
         build=llama_library.build_description(),
         files=tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in split_parts(model.path)),
-        cache=(params.kv_type_k, params.kv_type_v, model.flash_attention, params.swa_full),
+        cache=_Numbers.of(model),
         held=held,
         answers=tuple(answer for answer in answers if held.holds(answer.ids)),
     )

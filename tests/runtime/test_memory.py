@@ -11,6 +11,7 @@ import pytest
 
 import engines
 import tiny_gguf
+import tiny_lora
 from runtime import devices, memory
 from runtime.gguf_header import GgufHeader, read_header
 from runtime.params import LoadParams
@@ -31,6 +32,16 @@ def with_keys(header: GgufHeader, **keys: Any) -> GgufHeader:
     """The same header with other values of the architecture's keys, dots written as two underscores."""
     changed = {f"{header.architecture}.{key.replace('__', '.')}": value for key, value in keys.items()}
     return replace(header, metadata={**header.metadata, **changed})
+
+
+def test_adapters_count_with_the_weights(tiny: GgufHeader, tmp_path: Path) -> None:
+    style = tiny_lora.write_lora(tmp_path / "style.gguf", rank=4, names=("blk.0.attn_q.weight",)).path
+    n_bytes = 4 * 4 * (256 + 256)
+    assert memory.estimate(tiny, LoadParams(lora=(str(style),))).weights == tiny.tensor_bytes + n_bytes
+    assert memory.estimate(tiny, LoadParams(lora=(f"{style}=0",))).weights == tiny.tensor_bytes
+    fits = memory.estimate(tiny).total
+    assert memory.default_context(tiny, fits) == 4096
+    assert memory.default_context(tiny, fits, LoadParams(lora=(str(style),))) < 4096
 
 
 # --- the cache, by hand -----------------------------------------------------------------------------------------

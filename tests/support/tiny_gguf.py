@@ -54,11 +54,13 @@ def write_tiny(
     head_dim: int | None = None, d_ff: int = 512, n_ctx: int = 4096, tied: bool = False,
     chat_template: str | None = chatml_template(), add_bos: bool = False, type: str = "F32", name: str = "Tiny",
     metadata: Mapping[str, Any] | None = None, tensors_per_file: int = 0,
+    changes: Mapping[str, np.ndarray] | None = None,
 ) -> Path:  # fmt: skip
     """Writes a random Llama-type model with 512 tokens and returns `path`.
 
     `type` is the GGUF type of all matrices ("F32", "F16", "Q8_0", "Q4_0" …). `head_dim` other than d_model / n_heads
     is written as key and value length. `metadata` adds or replaces keys (int → u32, negative → i32, float, str, bool).
+    `changes` are added to the matrices of their names, as (outputs, inputs).
     With `tensors_per_file` the model is split; the first part's path, PATH-00001-of-0000N.gguf, is returned.
     """
     shape = _Shape(n_layers, d_model, n_heads, n_kv_heads, head_dim or d_model // n_heads, d_ff, n_ctx)
@@ -69,6 +71,7 @@ def write_tiny(
     if not tied:
         tensors["output.weight"] = _random(rng, (512, d_model), _HEAD_GAIN)
     tensors |= {key: _random_norm(rng, d_model, key) for key in _norms(shape)}
+    tensors |= {key: tensors[key] + change.astype(np.float32) for key, change in (changes or {}).items()}
     vocabulary = _Vocabulary(spell, _types(spell), merges)
     _write(path, shape, vocabulary, tensors, name=name, chat_template=chat_template, add_bos=add_bos, type=type,
            metadata=metadata or {}, tensors_per_file=tensors_per_file)  # fmt: skip

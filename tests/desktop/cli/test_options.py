@@ -29,6 +29,8 @@ def _typed(declared: SettingField) -> tuple[list[str], object]:
     if declared.name in _WORDED:
         text = _WORDED[declared.name]
         return [declared.flag, text], (text,) if declared.kind == "list" else text
+    if declared.setting.paths:
+        return [declared.flag, r"C:\new.gguf"], (str(Path(r"C:\new.gguf").absolute()),)
     match declared.kind:
         case "bool":
             return [f"--no-{declared.flag[2:]}" if declared.default else declared.flag], not declared.default

@@ -58,6 +58,8 @@ def other_value(declared: SettingField) -> Any:
     """Returns an allowed value that is not the default."""
     if declared.name in WORDED:
         return WORDED[declared.name]
+    if declared.setting.paths:
+        return (r"C:\new\table.gguf",)
     if declared.kind == "bool":
         return not declared.default
     if declared.kind == "choice":

@@ -9,7 +9,7 @@ import pytest
 import engines
 import tiny_gguf
 from runtime.errors import UserError
-from runtime.llama.model import _last_reason
+from runtime.llama.library import last_reason
 
 LOG = """llama_model_loader: loaded meta data with 28 key-value pairs
 llama_model_loader: Note: KV overrides do not apply in this output.
@@ -19,10 +19,10 @@ llama_model_load_from_file_impl: failed to load model
 
 
 def test_the_reason_is_the_line_that_tells_of_the_error() -> None:
-    assert _last_reason(LOG) == "error loading model: missing tensor 'blk.0.attn_q.weight'"
-    assert _last_reason("a: b: failed to allocate buffer\nx: done") == "failed to allocate buffer"
-    assert _last_reason("only this") == "only this"
-    assert _last_reason("") == ""
+    assert last_reason(LOG) == "error loading model: missing tensor 'blk.0.attn_q.weight'"
+    assert last_reason("a: b: failed to allocate buffer\nx: done") == "failed to allocate buffer"
+    assert last_reason("only this") == "only this"
+    assert last_reason("") == ""
 
 
 def test_a_file_that_reads_well_but_lacks_a_tensor_is_refused_with_its_name(tmp_path: Path) -> None:
