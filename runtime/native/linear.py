@@ -1,0 +1,57 @@
+"""Matrices that are stored as one and named as several: query, key and value; gate and up.
+
+One large product is faster than three small ones. `slots` finds each part again under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+class FusedLinear(nn.Linear):
+    """Linear layers that read the same input, as one: its rows are those of the parts, in their order."""
+
+    def __init__(self, inputs: int, parts: Mapping[str, int], *, bias: bool) -> None:
+        super().__init__(inputs, sum(parts.values()), bias=bias)
+        self.parts = dict(parts)
+
+
+class Slot(NamedTuple):
+    """Where a named tensor lies: rows `start` to `stop` along axis `dim` of a module's parameter."""
+
+    module: nn.Module
+    parameter: str
+    start: int
+    stop: int
+    dim: int = 0
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor itself: writing to it changes the model."""
+        whole: Tensor = getattr(self.module, self.parameter)
+        return whole.detach().narrow(self.dim, self.start, self.stop - self.start)
+
+
+def slots(model: nn.Module) -> dict[str, Slot]:
+    """Returns where every weight of the model lies, by the name that the families' tables use."""
+    return dict(_slots(model))
+
+
+def _slots(model: nn.Module) -> Iterator[tuple[str, Slot]]:
+    for path, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            parts: Mapping[str, int] | None = getattr(module, "parts", None)
+            if parts is None:
+                yield f"{path}.{name}" if path else name, Slot(module, name, 0, parameter.shape[0])
+            else:
+                yield from _parts(path.rpartition(".")[0], module, name, parts)
+
+
+def _parts(parent: str, module: nn.Module, parameter: str, parts: Mapping[str, int]) -> Iterator[tuple[str, Slot]]:
+    start = 0
+    for part, size in parts.items():
+        yield f"{parent}.{part}.{parameter}", Slot(module, parameter, start, start + size, getattr(module, "axis", 0))
+        start += size
