@@ -60,7 +60,8 @@ def llama3_divisors(rope: Rope, dim: int) -> Frequencies:
 
 def _plain(base: float, dim: int) -> Frequencies:
     exponents: Frequencies = np.arange(0, dim, 2, dtype=np.float64) / dim
-    return np.power(base, -exponents)
+    plain: Frequencies = base**-exponents
+    return plain
 
 
 def _unscaled(rope: Rope, dim: int, length: int) -> Frequencies:
