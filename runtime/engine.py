@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -103,4 +103,24 @@ class Embedder(Protocol):
 
     def close(self) -> None:
         """Frees the model. May be called twice."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """A model's vocabulary alone, without its weights. Safe to use from any thread."""
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Does what `Engine.tokenize` does."""
+        ...
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """Does what `Engine.pieces` does."""
+        ...
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
+        """Returns the bytes that the tokens spell; control tokens by their name with `special`, else nothing."""
+        ...
+
+    def close(self) -> None:
+        """Frees the vocabulary. May be called twice."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from runtime.engine import Embedder, Engine, LoadListener, StopFlag
+from runtime.engine import Embedder, Engine, LoadListener, StopFlag, Tokenizer
 from runtime.params import LoadParams
 
 EngineName = Literal["auto", "llama"]
@@ -38,3 +38,10 @@ def open_embedder(
     from runtime.llama.embedding import LlamaEmbedder
 
     return LlamaEmbedder(path, params, listener=listener, stop=stop)
+
+
+def open_tokenizer(path: Path) -> Tokenizer:
+    """Opens a model's vocabulary without its weights, also of a model that no engine runs. Raises `UserError`."""
+    from runtime.llama.tokenizer import GgufTokenizer
+
+    return GgufTokenizer(path)

@@ -69,12 +69,15 @@ def _why_no_reader(header: GgufHeader) -> str:
     return ""
 
 
+def why_no_vocabulary(header: GgufHeader) -> str:
+    """Returns the reason, a sentence, why a sound file has no vocabulary to read; "" where it has one."""
+    return "" if header.n_vocab and header.tokenizer_model not in _NO_TOKENIZER else _("It has no vocabulary.")
+
+
 def _why_no_contents(header: GgufHeader) -> str:
     if not header.tensors:
         return _("It holds a vocabulary only, no weights.")
-    if not header.n_vocab or header.tokenizer_model in _NO_TOKENIZER:
-        return _("It has no vocabulary.")
-    return ""
+    return why_no_vocabulary(header)
 
 
 def require_runnable(header: GgufHeader) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import click
@@ -10,8 +11,8 @@ from desktop.cli import output
 from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, Option, json_option
 from desktop.cli.layout import harmless
-from desktop.cli.loading import opened, wanted
-from desktop.cli.options import engine_option
+from desktop.cli.loading import wanted
+from runtime import engines
 from runtime.text import _, ngettext
 
 
@@ -20,7 +21,10 @@ def command() -> click.Command:
     return Command(
         "tokenize",
         callback=tokenize,
-        help=_("Shows the tokens of a text: each one's number and its own text. “-” reads the text from the input."),
+        help="\n".join((
+            _("Shows the tokens of a text: each one's number and its own text. “-” reads the text from the input."),
+            _("Only the vocabulary is read, so any GGUF file with one will do, also of a model that cannot be run."),
+        )),
         examples=('quern tokenize starter "Hello, world"', "quern tokenize starter - --json < letter.txt"),
         params=[
             click.Argument(["model"], metavar="MODEL"),
@@ -29,16 +33,15 @@ def command() -> click.Command:
                 "--special", is_flag=True, default=False,
                 help=_("Recognises control tokens that are written in the text; without it they are plain text."),
             ),
-            engine_option(),
             json_option(),
         ],
     )  # fmt: skip
 
 
-def tokenize(model: str, text: str, special: bool, engine: str, as_json: bool, **_flags: Any) -> None:
+def tokenize(model: str, text: str, special: bool, as_json: bool, **_flags: Any) -> None:
     """Runs the command."""
     text = read_input() if text == "-" else text
-    with opened(wanted(model, {}), engine=engine) as held:
+    with contextlib.closing(engines.open_tokenizer(wanted(model, {}).path)) as held:
         ids = held.tokenize(text, special=special)
         pieces = held.pieces(ids)
     if as_json:

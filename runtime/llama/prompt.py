@@ -15,6 +15,8 @@ from runtime.errors import UserError
 from runtime.llama.answers import Answer, KnownAnswers
 from runtime.llama.cache import common_prefix
 from runtime.llama.model import LlamaModel
+from runtime.llama.token_types import TokenAttribute
+from runtime.llama.vocabulary import UnknownToken
 from runtime.messages import Message, Role
 from runtime.protocol import GenerationRequest
 from runtime.render import Rendered, TemplateRenderer
@@ -23,6 +25,7 @@ from runtime.text import _
 _SINKS = 4  # first tokens that models need to keep seeing: Xiao et al., "Efficient streaming language models", 2023
 _UNLIKE = ("a", "0")  # two messages that begin with different tokens
 _BOUNDARY = 16  # characters behind an answer that show how the rest is tokenized
+_WHITE_SPACE = " \t\n\v\f\r"  # what C's isspace() takes for it
 _ANSWER_SHARE = 4  # a quarter of the context is kept free for the answer, unless the answer is limited to less
 
 
@@ -79,19 +82,6 @@ class NothingToContinue(UserError):
 
     def __init__(self) -> None:
         super().__init__(_("There is nothing to continue."), _("The prompt is empty."), _("Write how the text begins."))
-
-
-class UnknownToken(UserError):
-    """A token id that the vocabulary does not have."""
-
-    code = "unknown_token"
-
-    def __init__(self, token: int, size: int) -> None:
-        super().__init__(
-            _("The token {token} does not exist.").format(token=token),
-            _("This model's vocabulary has the tokens 0 to {last}.").format(last=size - 1),
-            _("Check the ids, or that the model is the one they were made for."),
-        )
 
 
 class PromptBuilder:
@@ -244,8 +234,19 @@ class PromptBuilder:
             control = self._vocabulary.control_tokens.get(segment.text) if segment.control else None
             inside = [(start - at, answer) for start, answer in answers if at <= start < at + len(segment.text)]
             at += len(segment.text)
-            ids += [control] if control is not None else self._segment_ids(segment.text, inside, rendered.guarded)
+            if control is not None:
+                ids.append(control)
+                continue
+            taken = self._taken_in(ids, segment.text[: min((start for start, _ in inside), default=None)])
+            inside = [(start - taken, answer) for start, answer in inside]
+            ids += self._segment_ids(segment.text[taken:], inside, rendered.guarded)
         return ids
+
+    def _taken_in(self, ids: list[int], text: str) -> int:
+        """Returns how much of the white space that begins `text` belongs to the mark before it, as in Phi-3."""
+        if not ids or TokenAttribute.RSTRIP not in self._vocabulary.attributes(ids[-1]):
+            return 0
+        return len(text) - len(text.lstrip(_WHITE_SPACE))
 
     def _answers_in(self, text: str, turns: tuple[Message, ...]) -> list[tuple[int, Answer]]:
         """Returns where known answers begin in a rendered conversation."""

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-_CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
+from runtime.errors import UserError
+from runtime.llama.token_types import VOCABULARY_KINDS, SpecialTokens, TokenAttribute
+from runtime.text import _
+
 _PIECE_BYTES = 256
+_MARKS = TokenAttribute.CONTROL | TokenAttribute.USER_DEFINED
+
+
+class UnknownToken(UserError):
+    """A token id that the vocabulary does not have."""
+
+    code = "unknown_token"
+
+    def __init__(self, token: int, size: int) -> None:
+        super().__init__(
+            _("The token {token} does not exist.").format(token=token),
+            _("This model's vocabulary has the tokens 0 to {last}.").format(last=size - 1),
+            _("Check the ids, or that the model is the one they were made for."),
+        )
 
 
 class Vocabulary:
@@ -17,35 +35,55 @@ class Vocabulary:
         self._library = library
         self._handle = handle
         self.size: int = library.llama_vocab_n_tokens(handle)
-        self.adds_bos: bool = library.llama_vocab_get_add_bos(handle)
+        self.kind: str = VOCABULARY_KINDS[library.llama_vocab_type(handle)]
+        self.special = SpecialTokens.read(library, handle)
         self._bytes: dict[int, bytes] = {}
 
     @property
     def handle(self) -> Any:
         return self._handle
 
+    @property
+    def adds_bos(self) -> bool:
+        """Whether the file wants a begin mark before a raw text."""
+        return bool(self._library.llama_vocab_get_add_bos(self._handle))
+
+    @property
+    def adds_eos(self) -> bool:
+        """Whether the file wants an end mark behind a text that is read whole; never behind a prompt."""
+        return bool(self._library.llama_vocab_get_add_eos(self._handle))
+
     @cached_property
     def bos_text(self) -> str:
         """The text of the begin-of-text token; empty where the model has none."""
-        return self._text_of(self._library.llama_vocab_bos(self._handle))
+        return self._text_or_nothing(self.special.bos)
 
     @cached_property
     def eos_text(self) -> str:
         """The text of the end-of-text token; empty where the model has none."""
-        return self._text_of(self._library.llama_vocab_eos(self._handle))
+        return self._text_or_nothing(self.special.eos)
 
-    @cached_property
+    @property
     def has_end_mark(self) -> bool:
-        """Whether `tokenize_whole` puts a mark after the text; llama.cpp's WordPiece does so unasked."""
-        word_piece = self._library.llama_vocab_type(self._handle) == self._library.LLAMA_VOCAB_TYPE_WPM
-        return bool(word_piece or self._library.llama_vocab_get_add_eos(self._handle))
+        """Whether `tokenize_whole` puts a mark after the text."""
+        return self._end_mark is not None
+
+    @property
+    def _begin_mark(self) -> int | None:
+        return self.special.bos if self.kind == "wpm" or self.adds_bos else None
+
+    @property
+    def _end_mark(self) -> int | None:
+        if self.kind == "wpm":  # which puts both marks unasked
+            return self.special.sep
+        return self.special.eos if self.adds_eos else None
 
     @cached_property
     def control_tokens(self) -> dict[str, int]:
         """Every control token's text and id: the marks that only a template may write."""
-        attributes, text = self._library.llama_vocab_get_attr, self._library.llama_vocab_get_text
-        found = (token for token in range(self.size) if attributes(self._handle, token) & _CONTROL)
-        texts = {text(self._handle, token).decode("utf-8", "replace"): token for token in found}
+        attributes, control = self._library.llama_vocab_get_attr, int(TokenAttribute.CONTROL)
+        found = (token for token in range(self.size) if attributes(self._handle, token) & control)
+        texts = {self.text(token): token for token in found}
         texts.pop("", None)
         return texts
 
@@ -64,28 +102,64 @@ class Vocabulary:
         """True for every token that ends an answer: llama.cpp joins all sources of end marks."""
         return bool(self._library.llama_vocab_is_eog(self._handle, token))
 
+    def attributes(self, token: int) -> TokenAttribute:
+        """Returns a token's kind, and how it is matched. Raises `UnknownToken`."""
+        return TokenAttribute(self._library.llama_vocab_get_attr(self._handle, self._known(token)))
+
+    def score(self, token: int) -> float:
+        """Returns a token's weight in the file: SentencePiece's score; 0 where it has none. Raises `UnknownToken`."""
+        return float(self._library.llama_vocab_get_score(self._handle, self._known(token)))
+
+    def text(self, token: int) -> str:
+        """Returns a token's text as the file spells it. Raises `UnknownToken`."""
+        text: bytes = self._library.llama_vocab_get_text(self._handle, self._known(token))
+        return text.decode("utf-8", "replace")
+
     def tokenize(self, text: str, *, special: bool = False, add_bos: bool = False) -> list[int]:
         """Returns token ids. With `special`, control tokens written in the text are recognised.
 
         `add_bos` adds the model's own begin mark if its file says so; an end mark is never added.
         Lone surrogates, which no UTF-8 can hold, become U+FFFD.
         """
-        start = [self._library.llama_vocab_bos(self._handle)] if add_bos and self.adds_bos else []
-        return start + self._tokenize(text, marks=False, special=special)
+        bos = self.special.bos if add_bos and self.adds_bos else None
+        return _one(bos) + self._tokenize(text, special=special)
 
     def tokenize_whole(self, text: str) -> list[int]:
-        """Returns a plain text's ids with every mark that the file wants around one: BERT's [CLS] and [SEP], say."""
-        return self._tokenize(text, marks=True, special=False)
+        """Returns a plain text's ids with every mark that the file wants around one: BERT's [CLS] and [SEP], say.
 
-    def _tokenize(self, text: str, *, marks: bool, special: bool) -> list[int]:
+        The marks are put here: llama.cpp ends the process where a file wants one that it does not have.
+        """
+        return _one(self._begin_mark) + self._tokenize(text, special=False) + _one(self._end_mark)
+
+    def _tokenize(self, text: str, *, special: bool) -> list[int]:
         data = _utf8(text)
         room = len(data) + 8
         while True:
             ids = (ctypes.c_int32 * room)()
-            count = self._library.llama_tokenize(self._handle, data, len(data), ids, room, marks, special)
+            count = self._library.llama_tokenize(self._handle, data, len(data), ids, room, False, special)
             if count >= 0:
                 return ids[:count]
             room = -count
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
+        """Returns the bytes that the tokens spell; control tokens by their name with `special`, else nothing.
+
+        The space that some tokenizers put before a text, at its beginning and behind a mark, is taken off again; no
+        other character is added or lost. Raises `UnknownToken`.
+        """
+        pieces = []
+        begins = True
+        for token in ids:
+            piece = self.raw_piece(token) if special else self.piece(token)
+            is_mark = bool(self.attributes(token) & _MARKS)
+            pieces.append(piece[1:] if begins and not is_mark and self.prefixes_space and piece[:1] == b" " else piece)
+            begins = (is_mark and self.kind != "wpm") or (begins and not piece)
+        return b"".join(pieces)
+
+    @cached_property
+    def prefixes_space(self) -> bool:
+        """Whether `tokenize` puts a space before a text that has none."""
+        return any(b"".join(map(self.piece, self.tokenize(text))).startswith(b" ") for text in ("a", "0"))
 
     def piece(self, token: int) -> bytes:
         """Returns a token's bytes as they appear in an answer: nothing for a control token."""
@@ -103,6 +177,7 @@ class Vocabulary:
         return self.raw_piece(token).decode("utf-8", "replace")
 
     def _read_piece(self, token: int, *, special: bool) -> bytes:
+        self._known(token)
         room = _PIECE_BYTES
         while True:
             buffer = ctypes.create_string_buffer(room)
@@ -111,11 +186,18 @@ class Vocabulary:
                 return buffer.raw[:count]
             room = -count
 
-    def _text_of(self, token: int) -> str:
-        if token < 0:
-            return ""
-        text: bytes = self._library.llama_vocab_get_text(self._handle, token)
-        return text.decode("utf-8", "replace")
+    def _text_or_nothing(self, token: int | None) -> str:
+        return "" if token is None else self.text(token)
+
+    def _known(self, token: int) -> int:
+        """Returns the id. llama.cpp ends the process for one that does not exist."""
+        if not 0 <= token < self.size:
+            raise UnknownToken(token, self.size)
+        return token
+
+
+def _one(token: int | None) -> list[int]:
+    return [] if token is None else [token]
 
 
 def _utf8(text: str) -> bytes:

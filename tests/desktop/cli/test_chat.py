@@ -164,11 +164,6 @@ def test_a_bad_grammar_is_refused_before_the_model_is_loaded(run: Run, engine: F
     assert "Line 1" in result.err
 
 
-def test_tokenize_prints_ids_and_pieces_as_json(run: Run, engine: FakeEngine, tiny: Path):
-    result = run("tokenize", str(tiny), "hé", "--json")
-    assert json.loads(result.out) == {"ids": [104, 233], "pieces": ["h", "é"]}
-
-
 def test_an_unwritable_profile_does_not_stop_a_chat(
     run: Run, engine: FakeEngine, tiny: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
