@@ -67,16 +67,6 @@ def log_tail(lines: int = 20) -> str:
     return "".join(list(_log)[-lines:]).strip()
 
 
-def last_reason(log: str) -> str:
-    """Returns the log's most telling line, without the names of functions before it."""
-    lines = [re.sub(r"^(?:[\w:~<>]+: )+", "", line.strip()) for line in log.splitlines() if line.strip()]
-    for pattern in (r"^error ", r"\berror\b|\bfailed\b|\bunable\b", r"\binvalid|\bunknown|\bunsupported|\bmissing"):
-        telling = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
-        if telling:
-            return telling[0]
-    return lines[-1] if lines else ""
-
-
 def clear_log() -> None:
     """Forgets what was logged, so that `log_tail` tells of what comes next."""
     _log.clear()
