@@ -14,6 +14,7 @@ from runtime import memory
 from runtime.errors import UserError
 from runtime.folder_reader import Listing, Naming
 from runtime.gguf_header import GgufHeader, clean_name, read_header, split_parts
+from runtime.gguf_strings import PassedPieces
 from runtime.header_cache import Facts, HeaderCache
 from runtime.model_errors import ModelMissing, ModelUnreadable
 from runtime.places import shown_path, spelled_path
@@ -117,7 +118,7 @@ def _remembered(path: Path, cache: HeaderCache | None) -> Facts:
     if facts is not None:
         return facts
     try:
-        facts = _facts(path)
+        facts = _facts(path, cache.pieces if cache else None)
     except (ModelMissing, ModelUnreadable) as error:  # what may change without a change of the file
         return Facts(reason=error.info.message)
     if cache:
@@ -129,10 +130,10 @@ def _present_parts(path: Path) -> list[Path]:
     return [part for part in split_parts(path) if os.path.exists(part)]
 
 
-def _facts(path: Path) -> Facts:
+def _facts(path: Path, pieces: PassedPieces | None) -> Facts:
     """Raises `ModelMissing` and `ModelUnreadable`; all else that is wrong becomes the reason."""
     try:
-        return _facts_of(read_header(path, arrays=False))
+        return _facts_of(read_header(path, arrays=False, pieces=pieces))
     except (ModelMissing, ModelUnreadable):
         raise
     except UserError as error:

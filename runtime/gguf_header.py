@@ -1,25 +1,26 @@
 """Reads and checks what a GGUF file says about itself, without its weights. Knows no engine.
 
 Whatever passes here may be handed to native code: every size, offset and type was held against the file.
-The reading of single fields is in `gguf_reader.py`, the checks of meaning in `gguf_checks.py`.
+The reading of single fields is in `gguf_reader.py`, the tensors' table in `gguf_tensors.py`, the checks of meaning in
+`gguf_checks.py`.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import stat
-import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
-from runtime import foreign_files, gguf_checks
+from runtime import foreign_files, gguf_checks, gguf_tensors
 from runtime.gguf_reader import Cursor, GgufArray, GgufText, Lie, Value
-from runtime.gguf_types import FILE_TYPES, FLOAT32, REMOVED_TYPES, TENSOR_TYPES, UINT32
+from runtime.gguf_strings import PassedPieces
+from runtime.gguf_tensors import TensorInfo
+from runtime.gguf_types import FILE_TYPES, FLOAT32, UINT32
 from runtime.model_errors import (
     DamagedModel,
     ModelMissing,
@@ -43,30 +44,7 @@ _DEFAULT_ALIGNMENT, _MAX_ALIGNMENT = 32, 1 << 16
 _TYPED_KEYS = {"general.alignment": UINT32, "adapter.lora.alpha": FLOAT32}  # llama.cpp aborts on other types
 _MAX_KEYS, _MAX_TENSORS = 1 << 16, 1 << 16
 _MIN_KEY_BYTES, _MIN_TENSOR_BYTES = 8 + 1 + 4 + 1, 8 + 1 + 4 + 8 + 4 + 8
-_MAX_TENSOR_NAME = 63  # ggml keeps names in 64 bytes
-_MAX_DIMS = 4
-_TENSOR_ENDS = {n: struct.Struct(f"<{n}QiQ") for n in range(1, _MAX_DIMS + 1)}  # dimensions, type, offset
-_TYPES_TO_COME = 4096  # beyond it a type's number is damage, not a newer format
 _SPLIT_NAME = re.compile(r"(?P<prefix>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """One tensor. `shape` is in GGUF's order (fastest first), `offset` counts from the data's beginning in its file.
-
-    `part` is the file of a split set, 0 for the first.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    type: str
-    offset: int
-    n_bytes: int
-    part: int = 0
-
-    @property
-    def n_elements(self) -> int:
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +150,15 @@ class GgufHeader:
         return value if isinstance(value, str) else ""
 
 
-def read_header(path: Path | str, *, arrays: bool = True) -> GgufHeader:
+def read_header(path: Path | str, *, arrays: bool = True, pieces: PassedPieces | None = None) -> GgufHeader:
     """Returns the checked header of a GGUF file; any part of a split set opens the whole set.
 
-    With `arrays=False` the vocabulary's entries are passed over; that is for lists of many files.
+    With `arrays=False` the vocabulary's entries are passed over; that is for lists of many files, which share `pieces`.
     Raises `ModelMissing`, `ModelUnreadable`, `NotAModel`, `DamagedModel`, `UnsupportedModel` or `PartMissing`.
     """
-    one = _read_file(Path(path))
-    header = _read_set(one) if _whole_number(one, "split.count") > 1 else one
+    pieces = pieces or PassedPieces()
+    one = _read_file(Path(path), pieces)
+    header = _read_set(one, pieces) if _whole_number(one, "split.count") > 1 else one
     try:
         gguf_checks.check(header.metadata)
         gguf_checks.check_types({tensor.name: tensor.type for tensor in header.tensors})
@@ -203,7 +182,7 @@ def split_parts(path: Path) -> tuple[Path, ...]:
 # --- one file ---------------------------------------------------------------------------------------------------
 
 
-def _read_file(path: Path) -> GgufHeader:
+def _read_file(path: Path, pieces: PassedPieces) -> GgufHeader:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -214,7 +193,7 @@ def _read_file(path: Path) -> GgufHeader:
         raise ModelUnreadable(path, _unreadable_kind(status.st_mode))
     try:
         with path.open("rb") as file:
-            return _parse(path, file, os.fstat(file.fileno()).st_size)
+            return _parse(path, file, os.fstat(file.fileno()).st_size, pieces)
     except Lie as lie:
         raise DamagedModel(path, str(lie)) from lie
     except OSError as error:
@@ -231,22 +210,22 @@ def _reason(error: OSError) -> str:
     return _("The system says: {error}.").format(error=error.strerror or str(error))
 
 
-def _parse(path: Path, file: BinaryIO, size: int) -> GgufHeader:
+def _parse(path: Path, file: BinaryIO, size: int, pieces: PassedPieces) -> GgufHeader:
     head = file.read(min(size, foreign_files.HEAD_BYTES))
     if head[:4] != _MAGIC:
         raise foreign_files.not_a_model(path, head, size)
     if size < _FIXED_BYTES:
         raise Lie(_("It is cut off: expected at least {n} bytes, the file has {size}.").format(
             n=_FIXED_BYTES, size=size))  # fmt: skip
-    cursor = Cursor(file, size, len(_MAGIC))
+    cursor = Cursor(file, size, len(_MAGIC), pieces=pieces)
     version = _version(path, cursor.u32())
     n_tensors, n_keys = cursor.u64(), cursor.u64()
     _check_counts(n_tensors, n_keys, cursor.left)
     metadata = _read_metadata(path, cursor, n_keys)
     alignment = _alignment(metadata)
-    described = [_read_tensor(path, cursor) for _n in range(n_tensors)]
+    described = gguf_tensors.read(path, cursor, n_tensors)
     data_offset = -(-cursor.position // alignment) * alignment
-    _check_tensors(described, alignment=alignment, data_offset=data_offset, size=size)
+    gguf_tensors.check(described, alignment=alignment, data_offset=data_offset, size=size)
     return GgufHeader(
         path=path, version=version, metadata=metadata, tensors=tuple(described), alignment=alignment,
         data_offset=data_offset, file_size=size, parts=(path,),
@@ -296,80 +275,10 @@ def _alignment(metadata: Mapping[str, Value]) -> int:
     return alignment
 
 
-# --- tensors ----------------------------------------------------------------------------------------------------
-
-
-def _read_tensor(path: Path, cursor: Cursor) -> TensorInfo:
-    name = cursor.name()
-    if len(name) > _MAX_TENSOR_NAME or (not name.isascii() and len(name.encode()) > _MAX_TENSOR_NAME):
-        raise Lie(_("A tensor's name is {n} bytes long; {limit} are allowed.").format(
-            n=len(name.encode()), limit=_MAX_TENSOR_NAME))  # fmt: skip
-    n_dims = cursor.u32()
-    if not 1 <= n_dims <= _MAX_DIMS:
-        raise Lie(_("Tensor “{name}” has {n} dimensions; 1 to 4 are possible.").format(
-            name=clean_name(name), n=f"{n_dims:,}"))  # fmt: skip
-    *shape, number, offset = cursor.numbers(_TENSOR_ENDS[n_dims])
-    n_elements = math.prod(shape)
-    if min(shape) < 1 or n_elements >= 1 << 63:
-        raise Lie(_("Tensor “{name}” has the impossible shape {shape}.").format(
-            name=clean_name(name), shape=" × ".join(f"{size:,}" for size in shape)))  # fmt: skip
-    kind = TENSOR_TYPES.get(number) or _no_such_type(path, clean_name(name), number)
-    if shape[0] % kind.block:
-        raise Lie(_("Tensor “{name}” has rows of {n} numbers; {type} packs them in blocks of {block}.").format(
-            name=clean_name(name), n=f"{shape[0]:,}", type=kind.name, block=kind.block))  # fmt: skip
-    return TensorInfo(name, tuple(shape), kind.name, offset, n_elements // kind.block * kind.block_bytes)
-
-
-def _no_such_type(path: Path, name: str, number: int) -> NoReturn:
-    if number in REMOVED_TYPES:
-        raise UnsupportedModel(
-            path,
-            _("It holds numbers of type {type}, which llama.cpp has dropped.").format(type=REMOVED_TYPES[number]),
-            _("Download the model in another quantization, such as Q4_K_M."),
-        )
-    if not 0 <= number < _TYPES_TO_COME:
-        raise Lie(_("Tensor “{name}” has the type {type}, which cannot be.").format(name=name, type=number))
-    raise UnsupportedModel(
-        path, _("Tensor “{name}” has the type {type}, which this version does not know.").format(name=name, type=number)
-    )
-
-
-def _check_tensors(tensors: Sequence[TensorInfo], *, alignment: int, data_offset: int, size: int) -> None:
-    """Checks that the tensors follow each other without holes, as llama.cpp demands, and end inside the file."""
-    seen: set[str] = set()
-    expected = end = 0
-    for tensor in tensors:
-        if tensor.name in seen:
-            raise Lie(_("The tensor “{name}” appears twice.").format(name=clean_name(tensor.name)))
-        seen.add(tensor.name)
-        if tensor.offset != expected:
-            raise Lie(_wrong_offset(tensor, expected, alignment))
-        end = tensor.offset + tensor.n_bytes
-        expected = -(-end // alignment) * alignment
-    if tensors and data_offset + end > size:
-        raise Lie(
-            _("It is cut off: expected {expected} bytes, the file has {size}.").format(
-                expected=f"{data_offset + end:,}", size=f"{size:,}"
-            )
-        )
-
-
-def _wrong_offset(tensor: TensorInfo, expected: int, alignment: int) -> str:
-    if tensor.offset % alignment:
-        reason = _("Tensor “{name}” lies at byte {at}, which is no multiple of {alignment}.")
-    elif tensor.offset < expected:
-        reason = _("Tensor “{name}” lies at byte {at} and overlaps the one before it, which ends at {expected}.")
-    else:
-        reason = _("Tensor “{name}” lies at byte {at}; it should follow the one before it at {expected}.")
-    return reason.format(
-        name=clean_name(tensor.name), at=f"{tensor.offset:,}", alignment=alignment, expected=f"{expected:,}"
-    )
-
-
 # --- split sets -------------------------------------------------------------------------------------------------
 
 
-def _read_set(one: GgufHeader) -> GgufHeader:
+def _read_set(one: GgufHeader, pieces: PassedPieces) -> GgufHeader:
     """Returns the header of the whole set that `one` is a part of."""
     count, part = _whole_number(one, "split.count"), _whole_number(one, "split.no")
     paths = split_parts(one.path)
@@ -382,10 +291,10 @@ def _read_set(one: GgufHeader) -> GgufHeader:
     missing = [path.name for path in paths if not path.exists()]
     if missing:
         raise PartMissing(paths[0], missing, count)
-    parts = [one if path == one.path else _read_file(path) for path in paths]
+    parts = [one if path == one.path else _read_file(path, pieces) for path in paths]
     for number, header in enumerate(parts):
         _check_part(header, number, count)
-    tensors = tuple(replace(tensor, part=n) for n, header in enumerate(parts) for tensor in header.tensors)
+    tensors = tuple(tensor.in_part(n) for n, header in enumerate(parts) for tensor in header.tensors)
     _check_whole_set(parts[0], tensors)
     return replace(parts[0], tensors=tensors, parts=paths, file_size=sum(header.file_size for header in parts))
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from runtime import gguf_strings
+from runtime.gguf_strings import PassedPieces
 from runtime.gguf_types import ARRAY, BOOL, SCALARS, STRING, VALUE_TYPE_NAMES
 from runtime.model_errors import DamagedModel, clean_name
 from runtime.text import _
@@ -24,6 +26,8 @@ _KEPT_TOTAL_BYTES = 1 << 24
 _NUMBER_BYTES = 64  # about what a number costs in a Python tuple
 _KEPT_NUMBERS, _KEPT_STRINGS = 1024, 64
 _CHUNK = 1 << 16
+MAX_TENSOR_NAME, MAX_DIMS = 63, 4  # ggml keeps names in 64 bytes
+_MOST_TENSOR_BYTES = 8 + MAX_TENSOR_NAME + 4 + 8 * MAX_DIMS + 4 + 8
 _LENGTH = struct.Struct("<Q")
 
 Scalar = int | float | bool | str
@@ -98,11 +102,12 @@ def _is_small(array: GgufArray) -> bool:
 
 
 class Cursor:
-    """A position in an open file of `size` bytes, with a small buffer behind it."""
+    """A position in an open file of `size` bytes, with a small buffer behind it. `pieces` may serve many files."""
 
-    def __init__(self, file: BinaryIO, size: int, position: int = 0) -> None:
+    def __init__(self, file: BinaryIO, size: int, position: int = 0, *, pieces: PassedPieces | None = None) -> None:
         self._file = file
         self._size = size
+        self._pieces = pieces or PassedPieces()
         self._buffer = b""
         self._start = position  # where in the file the buffer begins
         self._at = 0
@@ -142,10 +147,6 @@ class Cursor:
         value: int | float = packed.unpack(self.take(packed.size))[0]
         return value
 
-    def numbers(self, packed: struct.Struct) -> tuple[int, ...]:
-        """Returns whole numbers that follow each other."""
-        return packed.unpack(self.take(packed.size))
-
     def u32(self) -> int:
         return int.from_bytes(self.take(4), "little")
 
@@ -168,6 +169,35 @@ class Cursor:
         if "\0" in name:  # native code would see another, shorter name
             raise Lie(_("The name “{name}” in its header holds a zero byte.").format(name=clean_name(name)))
         return name
+
+    def tensor(self) -> tuple[str, bytes, int]:
+        """Returns a tensor's name, its number of dimensions, dimensions and type as bytes, and its offset."""
+        if len(self._buffer) - self._at < _MOST_TENSOR_BYTES <= self.left:
+            self._fill(_MOST_TENSOR_BYTES)
+        buffer, start = self._buffer, self._at + 8
+        after = start + int.from_bytes(buffer[self._at : start], "little")
+        name = buffer[start:after]
+        n_dims = int.from_bytes(buffer[after : after + 4], "little")
+        end = after + 4 + 8 * n_dims + 4
+        whole = 0 < n_dims <= MAX_DIMS and 0 < len(name) <= MAX_TENSOR_NAME and end + 8 <= len(buffer)
+        if whole and name.isascii() and 0 not in name:
+            self._at = end + 8
+            return name.decode("ascii"), buffer[after:end], int.from_bytes(buffer[end : self._at], "little")
+        return self._odd_tensor()
+
+    def _odd_tensor(self) -> tuple[str, bytes, int]:
+        """Does the same field by field: for tensors at the end of the file, with other names, or wrong ones."""
+        name = self.name()
+        length = len(name.encode())
+        if length > MAX_TENSOR_NAME:
+            raise Lie(_("A tensor's name is {n} bytes long; {limit} are allowed.").format(
+                n=length, limit=MAX_TENSOR_NAME))  # fmt: skip
+        counted = self.take(4)
+        n_dims = int.from_bytes(counted, "little")
+        if not 1 <= n_dims <= MAX_DIMS:
+            raise Lie(_("Tensor “{name}” has {n} dimensions; 1 to 4 are possible.").format(
+                name=clean_name(name), n=f"{n_dims:,}"))  # fmt: skip
+        return name, counted + self.take(8 * n_dims + 4), self.u64()
 
     def value(self, path: Path, key: str, value_type: int) -> Value:
         """Returns the value of a key; long ones as `GgufArray` or `GgufText`."""
@@ -282,25 +312,26 @@ class Cursor:
                     key=clean_name(key), count=f"{count:,}"
                 )
             )
-        left = count
+        skip, left = self._skip_pieces if count > _KEPT_STRINGS else self._skip_buffered, count
         while left:
-            left = self._skip_buffered_strings(left)
-            if left:  # the next length is not in the buffer, or its text reaches beyond it
+            after = skip(left)
+            if after == left:  # the next text reaches beyond what was read
                 self.skip(self._length())
-                left -= 1
+                after -= 1
+            left = after
 
-    def _skip_buffered_strings(self, count: int) -> int:
-        """Passes over strings as far as the buffer reaches; returns how many are left. The loop that costs time."""
-        buffer, at, unpack = self._buffer, self._at, _LENGTH.unpack_from
-        last = len(buffer) - _LENGTH.size
-        while count and at <= last:
-            after = at + _LENGTH.size + unpack(buffer, at)[0]
-            if after > len(buffer):
-                break
-            at = after
-            count -= 1
-        self._at = at
-        return count
+    def _skip_buffered(self, count: int) -> int:
+        """Passes over strings as far as the buffer reaches; returns how many are left."""
+        self._at, left = gguf_strings.passed(self._buffer, self._at, count)
+        return left
+
+    def _skip_pieces(self, count: int) -> int:
+        """Does the same in a piece that begins here: equal lists are then cut into equal pieces."""
+        self._start = self.position
+        self._file.seek(self._start)
+        self._buffer = self._file.read(gguf_strings.PIECE)
+        self._at, left = self._pieces.passed(self._buffer, count)
+        return left
 
     def _length(self) -> int:
         length = self.u64()

@@ -16,11 +16,15 @@ from typing import Any
 import msgspec
 
 from runtime import text
+from runtime.gguf_strings import PassedPieces
 from runtime.places import UnwritablePlace, atomic_write
 
 _FORMAT = 2
 _MAX_BYTES = 1 << 26
-_DECIDING = ("describe", "gguf_architectures", "gguf_checks", "gguf_header", "gguf_reader", "memory", "runnable")
+_DECIDING = (
+    "describe", "gguf_architectures", "gguf_checks", "gguf_header", "gguf_reader", "gguf_strings", "gguf_tensors",
+    "memory", "runnable",
+)  # fmt: skip
 _log = logging.getLogger(__name__)
 
 
@@ -37,9 +41,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HeaderCache:
-    """Facts by the paths they came from. Read when made, written by `save` with only what was asked for since."""
+    """Facts by the paths they came from. Read when made, written by `save` with only what was asked for since.
+
+    `pieces` are for the headers that have to be read.
+    """
 
     def __init__(self, path: Path) -> None:
+        self.pieces = PassedPieces()
         self._path = path
         self._known = _read(path)
         self._used: dict[str, Any] = {}
