@@ -24,6 +24,7 @@ _OFF = N_("off")
 _COLD = 1e-6  # the highest temperature that is as good as 0
 _ANSWER, _CREATIVITY, _REPETITION, _EXPERT = N_("Answer"), N_("Creativity"), N_("Repetition"), N_("Expert sampling")
 _FORM = N_("Form of the answer")
+_POSITIONS = N_("Longer contexts")
 _MODEL, _MEMORY, _SPEED, _GPU = N_("Model"), N_("Memory"), N_("Speed"), N_("Graphics card")
 
 
@@ -458,6 +459,70 @@ class LoadParams(SettingsGroup, frozen=True):
         ),
     ] = True
 
+    rope_scaling: Annotated[
+        Literal["file", "none", "linear", "yarn"],
+        Setting(
+            title=N_("RoPE scaling"),
+            help=N_("Stretches the model's sense of position, for contexts longer than it was trained for."),
+            section=_POSITIONS, applies=Applies.RELOAD, advanced=True,
+            labels={"file": N_("as the file says"), "none": N_("none"), "linear": N_("linear"), "yarn": N_("YaRN")},
+        ),
+    ] = "file"
+    rope_factor: Annotated[
+        float,
+        Setting(
+            title=N_("RoPE factor"),
+            help=N_("How many times longer than trained the context may be with RoPE scaling."),
+            section=_POSITIONS, minimum=1, maximum=1000, step=0.5, applies=Applies.RELOAD, advanced=True,
+            special={0.0: N_("as the file says")},
+        ),
+    ] = 0.0
+    rope_base: Annotated[
+        float,
+        Setting(
+            title=N_("RoPE base"),
+            help=N_("The base of the frequencies that tell positions apart; a higher one reaches further."),
+            section=_POSITIONS, minimum=1, maximum=1e12, exclusive_minimum=True, step=10_000, applies=Applies.RELOAD,
+            advanced=True, special={0.0: N_("as the file says")},
+        ),
+    ] = 0.0
+    yarn_original_context: Annotated[
+        int,
+        Setting(
+            title=N_("YaRN original context"),
+            help=N_("The context length before stretching, from which YaRN reckons which frequencies to stretch."),
+            section=_POSITIONS, unit=N_("tokens"), minimum=16, maximum=16_777_216, step=1024, applies=Applies.RELOAD,
+            advanced=True, special={0: N_("as the file says")},
+        ),
+    ] = 0
+    yarn_ext_factor: Annotated[
+        float,
+        Setting(
+            title=N_("YaRN mix"),
+            help=N_("How far YaRN spares the high frequencies: 1 is YaRN, 0 stretches all alike, as linear does."),
+            section=_POSITIONS, minimum=0, maximum=1, step=0.05, applies=Applies.RELOAD, advanced=True,
+            special={-1.0: N_("as the file says")},
+        ),
+    ] = -1.0
+    yarn_beta_fast: Annotated[
+        float,
+        Setting(
+            title=N_("YaRN fast beta"),
+            help=N_("Frequencies that turn more often than this within the original context are not stretched."),
+            section=_POSITIONS, minimum=0, maximum=1000, exclusive_minimum=True, step=1, applies=Applies.RELOAD,
+            advanced=True, special={-1.0: N_("as the file says")},
+        ),
+    ] = -1.0
+    yarn_beta_slow: Annotated[
+        float,
+        Setting(
+            title=N_("YaRN slow beta"),
+            help=N_("Frequencies that turn less often than this within the original context are stretched in full."),
+            section=_POSITIONS, minimum=0, maximum=1000, exclusive_minimum=True, step=1, applies=Applies.RELOAD,
+            advanced=True, special={-1.0: N_("as the file says")},
+        ),
+    ] = -1.0
+
     @classmethod
     def title(cls) -> str:
         return _("Loading")
@@ -470,6 +535,9 @@ class LoadParams(SettingsGroup, frozen=True):
         if self.flash_attention == "off" and self.kv_type_v in QUANTIZED_KV_TYPES:
             allowed = _("f32, f16 or bf16 while flash attention is off")
             raise BadSetting(field_of(LoadParams, "kv_type_v"), self.kv_type_v, allowed)
+        if self.rope_scaling == "none" and self.rope_factor > 1:
+            allowed = _("0 or 1 while RoPE scaling is “none”")
+            raise BadSetting(field_of(LoadParams, "rope_factor"), self.rope_factor, allowed)
 
 
 class AppSettings(SettingsGroup, frozen=True):

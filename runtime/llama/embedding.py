@@ -78,8 +78,7 @@ def embed(
 
 def pooling_of(model: LlamaModel) -> Pooling:
     """Returns what the model's file says, and the mean where it says nothing."""
-    architecture = model.metadata("general.architecture")
-    said = model.metadata(f"{architecture}.pooling_type")
+    said = model.metadata(f"{model.architecture}.pooling_type")
     return next((name for name, number in _POOLINGS.items() if said == str(number)), "mean")
 
 

@@ -322,7 +322,7 @@ def _info_of(model: LlamaModel, *, threads: int, load_seconds: float) -> EngineI
         build=llama_library.build_description(),
         path=spelled_path(model.path),
         name=clean_name(model.metadata("general.name")) or clean_name(shown_path(Path(model.path.stem))),
-        architecture=model.metadata("general.architecture"),
+        architecture=model.architecture,
         description=model.description,
         size_bytes=model.size_bytes,
         n_params=model.n_params,

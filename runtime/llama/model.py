@@ -13,6 +13,7 @@ from typing import Any
 from runtime.engine import LoadListener, StopFlag
 from runtime.errors import UserError
 from runtime.llama import library as llama_library
+from runtime.llama import long_context, native_params
 from runtime.llama.lora import LoadedAdapters
 from runtime.llama.vocabulary import Vocabulary
 from runtime.lora_files import LoraAdapter
@@ -20,14 +21,9 @@ from runtime.params import QUANTIZED_KV_TYPES, LoadParams
 from runtime.places import shown_path
 from runtime.text import _
 
-# ggml_type numbers (ggml.h) of the types a cache may have
-_KV_TYPES = {
-    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30,
-}  # fmt: skip
 _KV_BLOCK = 32  # values in a block of every quantized cache type
+_NO_ROPE = -1  # LLAMA_ROPE_TYPE_NONE
 _SHIFT_BLOCK = 64  # llama.cpp moves quantized keys only where this divides the head size
-_FLASH = {"auto": -1, "off": 0, "on": 1}
-_LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # (mmap, mlock)
 _BUFFER_LINE = re.compile(r"buffer size\s*=\s*([\d.]+) MiB")
 
 
@@ -115,9 +111,11 @@ class LlamaModel:
             if context_length is not None and not self.writes_text:
                 raise WritesNoText(path)
             self.params = self._workable(params)
+            self.trained_context = int(self._library.llama_model_n_ctx_train(self._model))  # a context may change it
             if context_length is not None:
                 with self._measured():
                     self._make_context(context_length)
+                self.notes.extend(long_context.notes(self))
         except BaseException:
             self.close()
             raise
@@ -147,7 +145,11 @@ class LlamaModel:
 
         Raises `NoRoomForContext`.
         """
-        wanted = self._context_params(context_length, self._threads)
+        wanted = native_params.context_params(
+            self._library, self.params, context_length=context_length, threads=self._threads
+        )
+        wanted.abort_callback = self._abort
+        wanted.abort_callback_data = self._stop.address
         for name, value in changes.items():
             setattr(wanted, name, value)
         context = self._library.llama_init_from_model(self._model, wanted)
@@ -171,6 +173,11 @@ class LlamaModel:
         return self._context_length
 
     @property
+    def native_context_length(self) -> int:
+        """The cells that llama.cpp made for a sequence, by which it chooses among position factors."""
+        return int(self._library.llama_n_ctx_seq(self._context))
+
+    @property
     def writes_text(self) -> bool:
         """False for encoders and encoder-decoders, which this engine does not run yet."""
         lib = self._library
@@ -192,8 +199,10 @@ class LlamaModel:
         return int(self._library.llama_n_ubatch(self._context))
 
     @property
-    def trained_context(self) -> int:
-        return int(self._library.llama_model_n_ctx_train(self._model))
+    def original_context(self) -> int:
+        """How many tokens the model was trained for before its positions were stretched."""
+        said = self.metadata(f"{self.architecture}.rope.scaling.original_context_length")
+        return int(said) if said.isdigit() and int(said) else self.trained_context
 
     @property
     def sliding_window(self) -> int:
@@ -215,19 +224,32 @@ class LlamaModel:
         memory = self._library.llama_get_memory(self._context)
         if not self.keeps_everything or not self._library.llama_memory_can_shift(memory):
             return False
-        architecture = self.metadata("general.architecture")
-        if self.metadata(f"{architecture}.attention.indexer.key_length"):
+        if self.metadata(f"{self.architecture}.attention.indexer.key_length"):
             return False
         if self.params.kv_type_k in QUANTIZED_KV_TYPES:
-            return self._can_shift_quantized(architecture)
+            return self._can_shift_quantized()
         return self.params.kv_type_k != "bf16"  # its rotation is not implemented
 
-    def _can_shift_quantized(self, architecture: str) -> bool:
+    def _can_shift_quantized(self) -> bool:
         head, _head_v = self._head_sizes()
-        rotated = self.metadata(f"{architecture}.rope.dimension_count")
+        rotated = self.metadata(f"{self.architecture}.rope.dimension_count")
         on_gpu = self.params.gpu_layers != 0 and self._library.llama_supports_gpu_offload()
         whole = head % _SHIFT_BLOCK == 0 and rotated in ("", str(head))
         return whole and not on_gpu and "LLAMA_ATTN_ROT_DISABLE" not in os.environ
+
+    @property
+    def architecture(self) -> str:
+        return self.metadata("general.architecture")
+
+    @property
+    def turns_positions(self) -> bool:
+        """Whether the model knows positions by RoPE."""
+        return int(self._library.llama_model_rope_type(self._model)) != _NO_ROPE
+
+    @property
+    def rope_factor(self) -> float:
+        """How many times longer than trained the file itself stretches positions; 1 where it does not."""
+        return 1 / float(self._library.llama_model_rope_freq_scale_train(self._model) or 1)
 
     @property
     def n_params(self) -> int:
@@ -292,9 +314,7 @@ class LlamaModel:
 
     def _load(self, params: LoadParams, listener: LoadListener | None) -> None:
         lib = self._library
-        wanted = lib.llama_model_default_params()
-        wanted.n_gpu_layers = params.gpu_layers
-        wanted.load_mode = _LOAD_MODES[params.mmap, params.mlock]
+        wanted = native_params.model_params(lib, params)
         wanted.progress_callback = self._progress_callback(listener)
         model = lib.llama_model_load_from_file(os.fsencode(self.path), wanted)
         if not model:
@@ -323,7 +343,7 @@ class LlamaModel:
         return params.replace(**changes) if changes else params
 
     def _head_sizes(self) -> tuple[int, int]:
-        lib, architecture = self._library, self.metadata("general.architecture")
+        lib, architecture = self._library, self.architecture
         heads = max(int(lib.llama_model_n_head(self._model)), 1)
         usual = int(lib.llama_model_n_embd(self._model)) // heads
         key = self.metadata(f"{architecture}.attention.key_length")
@@ -342,24 +362,6 @@ class LlamaModel:
         self._context_log = llama_library.log_lines()
         self._context = context
         self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))
-
-    def _context_params(self, context_length: int, threads: int) -> Any:
-        p = self.params
-        wanted = self._library.llama_context_default_params()
-        wanted.n_ctx = context_length
-        wanted.n_batch = min(p.batch, context_length)
-        wanted.n_ubatch = min(p.micro_batch, wanted.n_batch)
-        wanted.n_seq_max = 1
-        wanted.n_threads = threads
-        wanted.n_threads_batch = p.prompt_threads or threads
-        wanted.flash_attn_type = _FLASH[p.flash_attention]
-        wanted.type_k, wanted.type_v = _KV_TYPES[p.kv_type_k], _KV_TYPES[p.kv_type_v]
-        wanted.offload_kqv = p.kv_on_gpu
-        wanted.swa_full = p.swa_full
-        wanted.no_perf = True
-        wanted.abort_callback = self._abort
-        wanted.abort_callback_data = self._stop.address
-        return wanted
 
 
 def _native_abort(library: Any) -> Any:

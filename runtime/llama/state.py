@@ -19,6 +19,7 @@ import msgspec
 from runtime.errors import UserError
 from runtime.gguf_header import split_parts
 from runtime.llama import library as llama_library
+from runtime.llama import long_context
 from runtime.llama.answers import Answer
 from runtime.llama.cache import CacheRecord, TokenCache
 from runtime.llama.model import LlamaModel
@@ -55,6 +56,8 @@ class _Numbers(msgspec.Struct, frozen=True):
     kv_type_v: str
     flash_attention: bool
     swa_full: bool
+    rope: tuple[str, float, float, int, float, float, float]
+    stretched: bool  # a context so long that the model takes its other set of position factors
     adapters: tuple[tuple[int, int, float], ...]  # size in bytes, time of the last change in nanoseconds, scale
 
     @classmethod
@@ -62,6 +65,9 @@ class _Numbers(msgspec.Struct, frozen=True):
         params = model.params
         return cls(
             params.kv_type_k, params.kv_type_v, model.flash_attention, params.swa_full,
+            rope=(params.rope_scaling, params.rope_factor, params.rope_base, params.yarn_original_context,
+                  params.yarn_ext_factor, params.yarn_beta_fast, params.yarn_beta_slow),
+            stretched=long_context.takes_long_factors(model),
             adapters=tuple((*adapter.stamp, adapter.scale) for adapter in model.adapters.active),
         )  # fmt: skip
 

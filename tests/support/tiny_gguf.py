@@ -60,7 +60,7 @@ def write_tiny(
 
     `type` is the GGUF type of all matrices ("F32", "F16", "Q8_0", "Q4_0" …). `head_dim` other than d_model / n_heads
     is written as key and value length. `metadata` adds or replaces keys (int → u32, negative → i32, float, str, bool).
-    `changes` are added to the matrices of their names, as (outputs, inputs).
+    `changes` are added to the matrices of their names, as (outputs, inputs), or are tensors of their own.
     With `tensors_per_file` the model is split; the first part's path, PATH-00001-of-0000N.gguf, is returned.
     """
     shape = _Shape(n_layers, d_model, n_heads, n_kv_heads, head_dim or d_model // n_heads, d_ff, n_ctx)
@@ -71,7 +71,8 @@ def write_tiny(
     if not tied:
         tensors["output.weight"] = _random(rng, (512, d_model), _HEAD_GAIN)
     tensors |= {key: _random_norm(rng, d_model, key) for key in _norms(shape)}
-    tensors |= {key: tensors[key] + change.astype(np.float32) for key, change in (changes or {}).items()}
+    for key, change in (changes or {}).items():
+        tensors[key] = tensors.get(key, np.float32(0)) + change.astype(np.float32)
     vocabulary = _Vocabulary(spell, _types(spell), merges)
     _write(path, shape, vocabulary, tensors, name=name, chat_template=chat_template, add_bos=add_bos, type=type,
            metadata=metadata or {}, tensors_per_file=tensors_per_file)  # fmt: skip
