@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from runtime.messages import Message
-from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest, StateLoaded, StateSaved
+from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest, ReplayEvent, StateLoaded, StateSaved
 from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
+from runtime.receipt import Receipt
 
 LoadListener = Callable[[float], bool]
 """Called with the fraction loaded, 0 to 1; returning False ends the load."""
@@ -87,6 +88,14 @@ class Engine(Protocol):
 
     def load_state(self, path: Path) -> StateLoaded:
         """Takes a saved state back. A file that is of no use here is refused with a note, and nothing else happens."""
+        ...
+
+    def replay(self, receipt: Receipt, stop: StopFlag, *, anyway: bool = False) -> Iterator[ReplayEvent]:
+        """Makes an answer again, from an empty cache, and yields progress and last how it compares.
+
+        `Replayed` comes also for an answer that differs. Raises `UserError`: `BadReceipt`, `ReplayRefused` where the
+        conditions are others, unless `anyway`, and `ReadingStopped` where `stop` was set.
+        """
         ...
 
     def close(self) -> None:

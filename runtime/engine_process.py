@@ -13,6 +13,7 @@ from runtime.errors import UserError
 from runtime.params import LoadParams
 from runtime.places import spelled_path
 from runtime.protocol import EngineInfo, GenerationRequest
+from runtime.receipt import Receipt
 from runtime.text import _
 
 _CLOSE_SECONDS = 5
@@ -84,6 +85,33 @@ class EngineProcess:
         tokenized = next(self._events(number))
         assert isinstance(tokenized, protocol.Tokenized)
         return tokenized
+
+    def save_state(self, path: Path) -> protocol.StateSaved:
+        """Saves what the model has read to a file."""
+        spelled = spelled_path(path)
+        (saved,) = self._events(self._send(lambda id_: protocol.SaveState(id=id_, path=spelled)))
+        assert isinstance(saved, protocol.StateSaved)
+        return saved
+
+    def load_state(self, path: Path) -> protocol.StateLoaded:
+        """Takes a saved state back; a file of no use is refused with a note."""
+        spelled = spelled_path(path)
+        (loaded,) = self._events(self._send(lambda id_: protocol.LoadState(id=id_, path=spelled)))
+        assert isinstance(loaded, protocol.StateLoaded)
+        return loaded
+
+    def replay(self, receipt: Receipt, *, anyway: bool = False) -> protocol.Replayed:
+        """Makes an answer again and returns how it compares."""
+        number = self._send(lambda id_: protocol.Replay(id=id_, receipt=receipt, anyway=anyway))
+        *_progress, replayed = self._events(number)
+        assert isinstance(replayed, protocol.Replayed)
+        return replayed
+
+    def identify(self) -> tuple[str, ...]:
+        """Returns the SHA-256 of each of the loaded model's files."""
+        (found,) = self._events(self._send(lambda id_: protocol.IdentifyModel(id=id_)))
+        assert isinstance(found, protocol.ModelIdentified)
+        return found.sha256
 
     def close(self) -> None:
         """Closes the engine's stdin, waits for it to leave, and ends it if it does not."""

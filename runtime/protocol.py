@@ -3,9 +3,9 @@
 Every command carries an `id` chosen by the parent, and every event repeats the id of the command it answers, so that
 a late event can never land in the wrong answer. A command is answered by exactly one closing event:
 `Load` by `Loaded`, `Generate` by `Finished`, `Tokenize` by `Tokenized`, `CountTokens` by `TokensCounted`,
-`SaveState` by `StateSaved`, `LoadState` by `StateLoaded`, `Unload` by `Unloaded`; any of them by `Failed`. `Stop`
-names the id of the `Generate` or `Load` it ends and has no answer of its own. The child says `Hello` once, before all
-else, and exits when its stdin closes.
+`SaveState` by `StateSaved`, `LoadState` by `StateLoaded`, `Replay` by `Replayed`, `IdentifyModel` by `ModelIdentified`,
+`Unload` by `Unloaded`; any of them by `Failed`. `Stop` names the id of the command that it ends, one that takes time,
+and has no answer of its own. The child says `Hello` once, before all else, and exits when its stdin closes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from runtime.errors import ErrorInfo
 from runtime.messages import Message
 from runtime.params import LoadParams, SamplingParams
+from runtime.receipt import Receipt
 
 VERSION = 1
 
@@ -89,7 +90,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     With `continue_last`, the last message is an answer that was cut, and the model goes on with it. In a raw prompt
     control tokens may be written out; in messages they never take effect. `ignore_end` goes on past the model's end
     marks, up to `max_tokens`: for measuring. With `alternatives`, every token comes with a `TokenDrawn` that shows so
-    many of the likeliest tokens before and after the samplers.
+    many of the likeliest tokens before and after the samplers. With `receipt`, `Finished` brings the answer's receipt.
     """
 
     messages: tuple[Message, ...] = ()
@@ -98,6 +99,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     ignore_end: bool = False
     continue_last: bool = False
     alternatives: int = 0
+    receipt: bool = False
     sampling: SamplingParams = SamplingParams()
 
 
@@ -149,11 +151,24 @@ class LoadState(Command, tag="load_state", frozen=True):
     path: str
 
 
+class Replay(Command, tag="replay", frozen=True):
+    """Makes an answer again from its receipt and compares; `anyway` also where it was made under other conditions."""
+
+    receipt: Receipt
+    anyway: bool = False
+
+
+class IdentifyModel(Command, tag="identify_model", frozen=True):
+    """Asks for the content hash of the loaded model's files; answered also while an answer runs."""
+
+
 class Unload(Command, tag="unload", frozen=True):
     pass
 
 
-AnyCommand = Load | Generate | Stop | Tokenize | CountTokens | SaveState | LoadState | Unload
+AnyCommand = (
+    Load | Generate | Stop | Tokenize | CountTokens | SaveState | LoadState | Replay | IdentifyModel | Unload
+)  # fmt: skip
 
 # --- events -----------------------------------------------------------------------------------------------------
 
@@ -226,13 +241,17 @@ class ContextTrimmed(Event, tag="context_trimmed", frozen=True):
 
 
 class Finished(Event, tag="finished", frozen=True):
-    """Closes a generation. `seed` is the one used; `notes` say, in words, what had to be done to the conversation."""
+    """Closes a generation. `seed` is the one used; `notes` say, in words, what had to be done to the conversation.
+
+    `receipt` is there where it was asked for and the answer can be made again.
+    """
 
     reason: FinishReason
     usage: Usage
     seed: int = 0
     stop_text: str = ""
     notes: tuple[str, ...] = ()
+    receipt: Receipt | None = None
 
 
 class Tokenized(Event, tag="tokenized", frozen=True):
@@ -260,6 +279,33 @@ class StateLoaded(Event, tag="state_loaded", frozen=True):
     note: str = ""
 
 
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an answer that was made again departs: after `tokens` equal tokens, `character` characters into its text.
+
+    `expected` and `found` are the pieces of text that follow there; "" where one of them ends.
+    """
+
+    tokens: int
+    character: int
+    expected: str
+    found: str
+
+
+class Replayed(Event, tag="replayed", frozen=True):
+    """Closes a replay: the text as it came out, up to the first difference, and that difference; None where equal."""
+
+    text: str
+    tokens: int
+    difference: Difference | None = None
+    notes: tuple[str, ...] = ()
+
+
+class ModelIdentified(Event, tag="model_identified", frozen=True):
+    """The SHA-256 of each of the model's files, in hexadecimal."""
+
+    sha256: tuple[str, ...]
+
+
 class Unloaded(Event, tag="unloaded", frozen=True):
     pass
 
@@ -272,12 +318,15 @@ class Failed(Event, tag="failed", frozen=True):
 
 AnyEvent = (
     Hello | LoadProgress | Loaded | PromptProgress | TextDelta | TokenDrawn | ContextTrimmed | Finished
-    | Tokenized | TokensCounted | StateSaved | StateLoaded | Unloaded | Failed
+    | Tokenized | TokensCounted | StateSaved | StateLoaded | Replayed | ModelIdentified | Unloaded | Failed
 )  # fmt: skip
-CLOSING = (Loaded, Finished, Tokenized, TokensCounted, StateSaved, StateLoaded, Unloaded, Failed)
+CLOSING = (
+    Loaded, Finished, Tokenized, TokensCounted, StateSaved, StateLoaded, Replayed, ModelIdentified, Unloaded, Failed,
+)  # fmt: skip
 """The events that close a command; exactly one answers each."""
 
 GenerationEvent = PromptProgress | TextDelta | TokenDrawn | ContextTrimmed | Finished
+ReplayEvent = PromptProgress | Replayed
 
 _commands: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyCommand)
 _events: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)

@@ -22,6 +22,7 @@ from runtime import protocol, text
 from runtime.engine import Engine, LoadListener, StopFlag
 from runtime.engines import open_engine
 from runtime.errors import ErrorInfo, UserError
+from runtime.model_hash import ModelHashes
 from runtime.places import path_of
 from runtime.priority import prefer_answers
 from runtime.text import _
@@ -104,11 +105,17 @@ class Worker:
                         flag.set()
             case protocol.Tokenize() | protocol.CountTokens():
                 self._questions.put(command)
+            case protocol.IdentifyModel():  # reads gigabytes, and nobody waits for it
+                work = command, self._stoppable(command)
+                threading.Thread(target=self._guarded, args=work, name="identify", daemon=True).start()
             case _:
-                flag = StopFlag()
-                with self._stops_lock:
-                    self._stops[command.id] = flag
-                self._work.put((command, flag))
+                self._work.put((command, self._stoppable(command)))
+
+    def _stoppable(self, command: protocol.Command) -> StopFlag:
+        flag = StopFlag()
+        with self._stops_lock:
+            self._stops[command.id] = flag
+        return flag
 
     def _refuse(self, line: bytes, error: Exception) -> None:
         """Answers a line that is no command; it names the id if there is one, so that nobody waits for ever."""
@@ -171,6 +178,12 @@ class Worker:
             case protocol.LoadState():
                 loaded = self._model().load_state(path_of(command.path))
                 yield msgspec.structs.replace(loaded, id=command.id)
+            case protocol.Replay():
+                for compared in self._model().replay(command.receipt, stop, anyway=command.anyway):
+                    yield msgspec.structs.replace(compared, id=command.id)
+            case protocol.IdentifyModel():
+                sha256 = ModelHashes().of(path_of(self._model().info.path), stop=stop)
+                yield protocol.ModelIdentified(id=command.id, sha256=sha256)
             case protocol.Unload():
                 self._close_engine()
                 yield protocol.Unloaded(id=command.id)

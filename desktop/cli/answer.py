@@ -141,6 +141,8 @@ class JsonView:
 def event_object(event: GenerationEvent) -> dict[str, Any]:
     """Returns an event as the engine process would write it, without the id, and with the speeds worked out."""
     fields = {name: getattr(event, name) for name in event.__struct_fields__ if name != "id"}
+    if fields.get("receipt", "") is None:
+        del fields["receipt"]
     if isinstance(event, Finished):
         usage = {name: getattr(event.usage, name) for name in event.usage.__struct_fields__}
         usage["prompt_tokens_per_second"] = event.usage.prompt_speed

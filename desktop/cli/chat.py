@@ -17,6 +17,7 @@ from desktop.cli.dialogue import Dialogue
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import alternatives_wanted, answer_options, model_argument
+from desktop.cli.receipts import receipt_option, with_receipts
 from runtime.errors import UserError
 from runtime.places import NoHome, places
 from runtime.text import _
@@ -56,6 +57,7 @@ def command() -> click.Command:
             model_argument(),
             Option("-p", "--prompt", metavar="TEXT", help=_("The message; “-” reads it from the input.")),
             Option("-s", "--system", metavar="TEXT", help=_("What the model is told before the conversation.")),
+            receipt_option(),
             *answer_options(),
         ],
     )  # fmt: skip
@@ -63,25 +65,27 @@ def command() -> click.Command:
 
 def chat(
     model: str | None, prompt: str | None, system: str | None, engine: str, verbose: bool, as_json: bool,
-    alternatives: int | None, **flags: Any,
+    alternatives: int | None, receipt: str | None, **flags: Any,
 ) -> int:  # fmt: skip
     """Runs the command and returns the exit code."""
     shown = alternatives_wanted(alternatives, as_json=as_json)
     interactive = prompt is None and not as_json and output.is_terminal(sys.stdin) and output.is_terminal(sys.stdout)
     messages = iter(()) if interactive else _first_read(given_messages(prompt))
     what = wanted(model, flags)
-    view = JsonView() if as_json else TextView(verbose=verbose, wrap=True)
+    view = with_receipts(JsonView() if as_json else TextView(verbose=verbose, wrap=True), receipt)
     with opened(what, engine=engine) as held:
         if not held.info.has_template:
             raise NoConversation
         view.loaded(held.info)
-        dialogue = Dialogue(held, sampling=what.sampling, system=system or "", alternatives=shown)
+        dialogue = Dialogue(
+            held, sampling=what.sampling, system=system or "", alternatives=shown, receipts=receipt is not None
+        )
         if interactive:
-            return _converse(dialogue, what.name, TextView(verbose=verbose, wrap=True))
-        return answer_each(dialogue, messages, view)
+            return _converse(dialogue, what.name, view)
+        return answer_each(dialogue, messages, view, apart=not as_json)
 
 
-def _converse(dialogue: Dialogue, name: str, view: TextView) -> int:
+def _converse(dialogue: Dialogue, name: str, view: AnswerView) -> int:
     from desktop.cli.terminal_chat import TerminalChat
 
     TerminalChat(dialogue, name=name, view=view, history=_history_file()).run()
@@ -130,10 +134,10 @@ def _first_read(messages: Iterator[str]) -> Iterator[str]:
     return all_of_them()
 
 
-def answer_each(dialogue: Dialogue, messages: Iterator[str], view: AnswerView) -> int:
-    """Answers one message after the other; an interrupted answer ends the command."""
+def answer_each(dialogue: Dialogue, messages: Iterator[str], view: AnswerView, *, apart: bool) -> int:
+    """Answers one message after the other, `apart` by an empty line; an interrupted answer ends the command."""
     for number, message in enumerate(messages):
-        if number and isinstance(view, TextView):
+        if number and apart:
             output.write_line()
         with Interrupts() as interrupts:
             view.show(dialogue.ask(message, interrupts.stop))

@@ -132,6 +132,7 @@ class Entry:
 COMMANDS: dict[str, Entry] = {
     "chat": Entry("chat", N_("Talks with a model.")),
     "complete": Entry("complete", N_("Lets a model go on with a text, without a chat template.")),
+    "replay": Entry("replay", N_("Makes an answer again and compares.")),
     "models": Entry("models", N_("Lists the models found on this computer.")),
     "info": Entry("info", N_("Shows what a model file holds and how much memory it needs.")),
     "tokenize": Entry("tokenize", N_("Shows the tokens of a text.")),

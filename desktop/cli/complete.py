@@ -12,6 +12,7 @@ from desktop.cli.commands import Command, Option, UsageProblem
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import alternatives_wanted, answer_options, model_argument
+from desktop.cli.receipts import receipt_option, with_receipts
 from runtime.protocol import GenerationRequest
 from runtime.text import _
 
@@ -32,22 +33,26 @@ def command() -> click.Command:
         params=[
             model_argument(),
             Option("-p", "--prompt", metavar="TEXT", required=True, help=_("The text; “-” reads it from the input.")),
+            receipt_option(),
             *answer_options(),
         ],
     )  # fmt: skip
 
 
 def complete(
-    model: str | None, prompt: str, engine: str, verbose: bool, as_json: bool, alternatives: int | None, **flags: Any
-) -> int:
+    model: str | None, prompt: str, engine: str, verbose: bool, as_json: bool, alternatives: int | None,
+    receipt: str | None, **flags: Any,
+) -> int:  # fmt: skip
     """Runs the command and returns the exit code."""
     shown = alternatives_wanted(alternatives, as_json=as_json)
     text = read_input() if prompt == "-" else prompt
     if not text:
         raise UsageProblem(_("The text is empty."), "", _('Example: quern complete -p "Once upon a time"'))
     what = wanted(model, flags)
-    view = JsonView() if as_json else TextView(verbose=verbose)
-    request = GenerationRequest(prompt=text, sampling=what.sampling, alternatives=shown)
+    view = with_receipts(JsonView() if as_json else TextView(verbose=verbose), receipt)
+    request = GenerationRequest(
+        prompt=text, sampling=what.sampling, alternatives=shown, receipt=receipt is not None
+    )
     with opened(what, engine=engine) as held:
         view.loaded(held.info)
         with Interrupts() as interrupts:

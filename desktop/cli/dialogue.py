@@ -13,11 +13,15 @@ from runtime.protocol import Finished, GenerationEvent, GenerationRequest, TextD
 class Dialogue:
     """Keeps the messages that were answered. A message without an answer is given back in `unanswered`, never lost."""
 
-    def __init__(self, engine: Engine, *, sampling: SamplingParams, system: str = "", alternatives: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, *, sampling: SamplingParams, system: str = "", alternatives: int = 0,
+        receipts: bool = False,
+    ) -> None:  # fmt: skip
         self.engine = engine
         self.sampling = sampling
         self.system = system
         self.alternatives = alternatives
+        self.receipts = receipts
         self.turns: list[Message] = []
         self.unanswered = ""
         self.last: Finished | None = None
@@ -37,8 +41,9 @@ class Dialogue:
         written: list[str] = []
         question = Message(Role.USER, text)
         request = GenerationRequest(
-            messages=(*self.messages, question), sampling=self.sampling, alternatives=self.alternatives
-        )
+            messages=(*self.messages, question), sampling=self.sampling, alternatives=self.alternatives,
+            receipt=self.receipts,
+        )  # fmt: skip
         try:
             yield from self._events(request, stop, written)
         finally:
@@ -49,7 +54,9 @@ class Dialogue:
     def go_on(self, stop: StopFlag) -> Iterator[GenerationEvent]:
         """Yields more of the last answer, which was cut. Raises `UserError` where the engine cannot go on."""
         written: list[str] = []
-        request = GenerationRequest(messages=self.messages, continue_last=True, sampling=self.sampling)
+        request = GenerationRequest(
+            messages=self.messages, continue_last=True, sampling=self.sampling, receipt=self.receipts
+        )
         before = self.turns[-1].content
         try:
             for event in self._events(request, stop, written):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from desktop.cli import output
-from desktop.cli.answer import TextView, short_words
+from desktop.cli.answer import AnswerView, short_words
 from desktop.cli.dialogue import Dialogue
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import harmless
@@ -25,7 +25,7 @@ Answer = Callable[[StopFlag], Iterator[GenerationEvent]]
 class TerminalChat:
     """One conversation with a person at a terminal."""
 
-    def __init__(self, dialogue: Dialogue, *, name: str, view: TextView, history: Path | None) -> None:
+    def __init__(self, dialogue: Dialogue, *, name: str, view: AnswerView, history: Path | None) -> None:
         self.dialogue = dialogue
         self._name = name
         self.finished = False

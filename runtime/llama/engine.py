@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
@@ -20,6 +21,7 @@ from runtime.llama.prompt import Prompt, PromptBuilder
 from runtime.llama.sampler import SamplerChain, used_seed
 from runtime.messages import Message
 from runtime.model_errors import clean_name
+from runtime.model_hash import ModelHashes
 from runtime.params import LoadParams
 from runtime.places import shown_path, spelled_path
 from runtime.protocol import (
@@ -30,12 +32,15 @@ from runtime.protocol import (
     GenerationEvent,
     GenerationRequest,
     PromptProgress,
+    ReplayEvent,
     StateLoaded,
     StateSaved,
     TextDelta,
     Usage,
 )
-from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
+from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
+from runtime.receipt import Receipt, ReplayRefused, deciding
+from runtime.settings import changed
 from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
 from runtime.text import _
@@ -79,6 +84,9 @@ class LlamaEngine:
         self._constraints: Constraints | None = None
         self._model.notes.extend(notes)
         self._info = _info_of(self._model, threads=threads, load_seconds=time.monotonic() - started)
+        self._deciding = deciding(
+            self._model.params.replace(context_length=self._model.context_length, threads=threads)
+        )
 
     @property
     def info(self) -> EngineInfo:
@@ -89,7 +97,10 @@ class LlamaEngine:
         prompt = self._prompts.build(request)
         if prompt.dropped:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)
-        answer = _Answer(self._model, self._cache, request, prompt, stop, constrain=self._constrain(request, prompt))
+        answer = _Answer(
+            self._model, self._cache, request, prompt, stop, constrain=self._constrain(request, prompt),
+            receipt=self._receipt(request, prompt) if request.receipt else None,
+        )  # fmt: skip
         try:
             yield from answer.events()
             self._remember(answer, request)
@@ -102,19 +113,72 @@ class LlamaEngine:
     def _remember(self, answer: _Answer, request: GenerationRequest) -> None:
         """Keeps the ids of an answer in a conversation, for when it is continued or read again."""
         if request.messages and (answer.continued or not request.continue_last):
-            before = request.messages[-1].content if request.continue_last else ""
-            self._known.remember(answer.written(before))
+            self._known.remember(answer.written(_written(request)))
 
     def _constrain(self, request: GenerationRequest, prompt: Prompt) -> Callable[[], Constraint] | None:
         """Returns what makes the answer's constraint; None for an answer that is free."""
+        return self._constraint(request, _written(request), prompt.continued)
+
+    def _constraint(
+        self, request: GenerationRequest, written: str, ids: tuple[int, ...]
+    ) -> Callable[[], Constraint] | None:
         if not request.sampling.grammar and not request.sampling.json_schema:
             return None
         if self._constraints is None:
             from runtime.llama.constraint import Constraints  # brings numpy, which other answers do without
 
             self._constraints = Constraints(self._model.library, self._model.vocabulary)
-        written = request.messages[-1].content if request.continue_last and request.messages else ""
-        return partial(self._constraints.make, request.sampling, written=written, ids=prompt.continued)
+        return partial(self._constraints.make, request.sampling, written=written, ids=ids)
+
+    def _receipt(self, request: GenerationRequest, prompt: Prompt) -> Callable[..., Receipt]:
+        """Returns what makes the answer's receipt from what is known at its end."""
+        template = prompt.template.encode("utf-8", "replace")
+        return partial(
+            Receipt,
+            model_path=self._info.path, model_name=self._info.name,
+            model_sha256=ModelHashes().known(self._model.path),
+            engine=self._info.engine, build=self._info.build,
+            template_sha256=hashlib.sha256(template).hexdigest() if template else "",
+            load=self._deciding, sampling=changed(request.sampling),
+            continued=prompt.continued, written=_written(request),
+            ignore_end=request.ignore_end, alternatives=request.alternatives,
+        )  # fmt: skip
+
+    def replay(self, receipt: Receipt, stop: StopFlag, *, anyway: bool = False) -> Iterator[ReplayEvent]:
+        from runtime.llama.replay import Replay
+
+        self._model.watch(stop)
+        receipt.check(n_vocab=self._model.vocabulary.size, context_length=self._model.context_length)
+        if not anyway:
+            self._require_same(receipt, stop)
+        request = GenerationRequest(sampling=receipt.sampling_params)
+        sampler = SamplerChain(
+            self._model.library, self._model.vocabulary, request.sampling, seed=receipt.seed,
+            context_length=receipt.load_params.context_length or self._model.context_length,
+            constrain=self._constraint(request, receipt.written, receipt.continued), alternatives=receipt.alternatives,
+        )  # fmt: skip
+        try:
+            yield from Replay(self._model, self._cache, receipt, sampler).events()
+        except Stopped as error:
+            raise ReadingStopped from error
+        except InvalidNumbers:
+            self._cache.clear()
+            raise
+        finally:
+            sampler.close()
+
+    def _require_same(self, receipt: Receipt, stop: StopFlag) -> None:
+        """Raises `ReplayRefused` where the model, the build or a setting of loading is another than it was."""
+        if receipt.build != self._info.build:
+            raise ReplayRefused("build", then=receipt.build, now=self._info.build)
+        then = deciding(receipt.load_params)
+        differing = sorted(name for name in then.keys() | self._deciding if then.get(name) != self._deciding.get(name))
+        if differing:
+            raise ReplayRefused("load", names=", ".join(differing))
+        if not receipt.model_sha256:
+            raise ReplayRefused("unidentified")
+        if receipt.model_sha256 != ModelHashes().of(self._model.path, stop=stop):
+            raise ReplayRefused("model")
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         return self._model.vocabulary.tokenize(text, special=special)
@@ -164,13 +228,15 @@ class _Answer:
 
     def __init__(
         self, model: LlamaModel, cache: TokenCache, request: GenerationRequest, prompt: Prompt, stop: StopFlag, *,
-        constrain: Callable[[], Constraint] | None,
+        constrain: Callable[[], Constraint] | None, receipt: Callable[..., Receipt] | None,
     ) -> None:  # fmt: skip
         self._model = model
         self._cache = cache
         self._prompt = prompt
         self._stop = stop
         self._params = request.sampling
+        self._make_receipt = receipt
+        self._begun: int | None = None  # what had been done with the cache when the first token was drawn
         ignores_end = request.ignore_end and constrain is None  # nothing can follow the end of a grammar
         self._ends_answer = (lambda token: False) if ignores_end else model.vocabulary.ends_answer
         self._seed = used_seed(request.sampling)
@@ -198,11 +264,18 @@ class _Answer:
             reason = yield from self._write()
         except Stopped:
             reason = FinishReason.STOPPED
+        except Exception:  # whatever it is: what was written before stays valid, to the last character
+            yield from self._release()
+            raise
         self._ended = time.perf_counter()
-        rest = "" if reason is FinishReason.STOP_TEXT else self._rest()
+        yield from self._release()
+        yield self._finished(reason)
+
+    def _release(self) -> Iterator[TextDelta]:
+        """Yields what was held back and comes no longer."""
+        rest = "" if self._stop_text else self._rest()
         if rest:
             yield self._delta(rest)
-        yield self._finished(reason)
 
     @property
     def continued(self) -> tuple[int, ...]:
@@ -232,6 +305,7 @@ class _Answer:
     def _write(self) -> Generator[GenerationEvent, None, FinishReason]:
         """Yields text; returns why the answer ended."""
         vocabulary, context, limit = self._model.vocabulary, self._model.context, self._limit()
+        self._begun = self._cache.mark()
         check_scores(self._scores(), vocabulary.size)
         while not self._stop.is_set():
             token = self._sampler.sample(context)
@@ -304,8 +378,26 @@ class _Answer:
             reuse_note=self._reuse_note,
         )
         return Finished(
-            id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=tuple(self._notes())
-        )
+            id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=tuple(self._notes()),
+            receipt=self._receipt(reason),
+        )  # fmt: skip
+
+    def _receipt(self, reason: FinishReason) -> Receipt | None:
+        if self._make_receipt is None or self._begun is None:
+            return None
+        schedules = self._cache.schedules(self._begun)
+        if schedules is None:
+            return None
+        prompt, answer = schedules
+        return self._make_receipt(
+            seed=self._seed, prompt=prompt, answer=answer, ids=tuple(self._ids[len(self._prompt.continued) :]),
+            text="".join(self._text), reason=reason.value, stop_text=self._stop_text,
+        )  # fmt: skip
+
+
+def _written(request: GenerationRequest) -> str:
+    """Returns the text of the answer that is continued."""
+    return request.messages[-1].content if request.continue_last and request.messages else ""
 
 
 def _mappable(params: LoadParams, alignment: int) -> tuple[LoadParams, list[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from runtime.chat_template import NoTemplate, choose_template
+from runtime.chat_template import choose_template
 from runtime.control_text import Segment
 from runtime.errors import UserError
 from runtime.llama.answers import Answer, KnownAnswers
@@ -35,6 +35,7 @@ class Prompt:
 
     `keep` is how many tokens at the beginning stay when the context shifts: the system prompt. `lead` is the text
     between the last mark and the answer, and `continued` the ids of the answer so far, where they are known.
+    `template` is the source of the chat template that wrote it.
     """
 
     ids: list[int]
@@ -43,6 +44,7 @@ class Prompt:
     keep: int = 0
     lead: str = ""
     continued: tuple[int, ...] = ()
+    template: str = ""
 
 
 class PromptTooLong(UserError):
@@ -198,7 +200,7 @@ class PromptBuilder:
         dropped = tuple(at for at, turn in enumerate(request.messages[:upto]) if turn.role is not Role.SYSTEM)
         kept = tuple(turn for at, turn in enumerate(request.messages) if at not in dropped)
         rendered = self._render(kept, continue_last=request.continue_last)
-        prompt = Prompt(self._ids(rendered, kept), dropped, rendered.notes)
+        prompt = Prompt(self._ids(rendered, kept), dropped, rendered.notes, template=self._template())
         if not request.continue_last:
             return replace(prompt, lead=_lead(rendered))
         answer = self._known_answers.find(kept[-1].content)
@@ -211,11 +213,8 @@ class PromptBuilder:
         return min(share, request.sampling.max_tokens) if request.sampling.max_tokens > 0 else share
 
     def _render(self, messages: tuple[Message, ...], *, continue_last: bool = False) -> Rendered:
-        if not self._templates:
-            raise NoTemplate
-        _name, source = choose_template(self._templates)
         return self._renderer.render(
-            source,
+            self._template(),
             messages,
             bos=self._vocabulary.bos_text,
             eos=self._vocabulary.eos_text,
@@ -223,6 +222,10 @@ class PromptBuilder:
             add_generation_prompt=not continue_last,
             continue_last=continue_last,
         )
+
+    def _template(self) -> str:
+        """Returns the template's source. Raises `NoTemplate` and `TemplateChoiceNeeded`."""
+        return choose_template(self._templates)[1]
 
     def _ids(self, rendered: Rendered, turns: tuple[Message, ...]) -> list[int]:
         """Returns the ids of a rendered conversation of `turns`."""

@@ -105,23 +105,23 @@ class SamplerChain:
             self._history.append(token)
             self._tell(token)
 
-    def sample(self, context: Any) -> int | None:
-        """Draws the next token from the context's last logits; None where the constraint allows none."""
-        token = self._whole(context) if self._stepwise is None else self._step(self._stepwise, context)
+    def sample(self, context: Any, row: int = -1) -> int | None:
+        """Draws the next token from the logits in this row of the context; None where the constraint allows none."""
+        token = self._whole(context, row) if self._stepwise is None else self._step(self._stepwise, context, row)
         if self._remembering and token is not None:
             self._note(token)
         return token
 
-    def _whole(self, context: Any) -> int:
+    def _whole(self, context: Any, row: int) -> int:
         if self._front_runners is not None:
-            token = self._front_runners.draw(self._chain, self._library.llama_get_logits_ith(context, -1))
+            token = self._front_runners.draw(self._chain, self._library.llama_get_logits_ith(context, row))
             if token is not None:
                 return token
-        drawn: int = self._library.llama_sampler_sample(self._chain, context, -1)
+        drawn: int = self._library.llama_sampler_sample(self._chain, context, row)
         return drawn
 
-    def _step(self, stepwise: StepwiseDraw, context: Any) -> int | None:
-        token = stepwise.draw(self._library.llama_get_logits_ith(context, -1))
+    def _step(self, stepwise: StepwiseDraw, context: Any, row: int) -> int | None:
+        token = stepwise.draw(self._library.llama_get_logits_ith(context, row))
         if token is not None:
             self._library.llama_sampler_accept(self._chain, token)
             if self._constraint is not None:

@@ -14,7 +14,13 @@ from runtime.errors import ErrorInfo
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import EngineInfo, FinishReason, GenerationRequest, Usage
+from runtime.receipt import Receipt
+from runtime.schedule import Schedule, Step
 
+RECEIPT = Receipt(
+    model_path="/модель é/x.gguf", engine="llama", build="b", seed=7, ids=(3, 4), text="é\n", reason="end",
+    prompt=Schedule((1, 2), (Step("read", 2),)), answer=Schedule((3,), (Step("read", 1),)),
+)  # fmt: skip
 COMMANDS = [
     protocol.Load(id=1, path="/модель é/x.gguf", params=LoadParams(context_length=128), language="zh_CN"),
     protocol.Generate(
@@ -28,6 +34,8 @@ COMMANDS = [
     protocol.CountTokens(id=4, messages=(Message(Role.SYSTEM, ""),)),
     protocol.SaveState(id=6, path="/chats/état.state"),
     protocol.LoadState(id=7, path="/chats/état.state"),
+    protocol.Replay(id=8, receipt=RECEIPT, anyway=True),
+    protocol.IdentifyModel(id=9),
     protocol.Unload(id=5),
 ]
 EVENTS = [
@@ -48,6 +56,11 @@ EVENTS = [
     protocol.TokensCounted(id=4, total=9),
     protocol.StateSaved(id=6, tokens=9, size_bytes=4096),
     protocol.StateLoaded(id=7, tokens=0, note="It is damaged."),
+    protocol.Finished(id=2, reason=FinishReason.END, usage=Usage(), receipt=RECEIPT),
+    protocol.Replayed(
+        id=8, text="é", tokens=1, difference=protocol.Difference(tokens=1, character=1, expected="a", found="")
+    ),
+    protocol.ModelIdentified(id=9, sha256=("0" * 64,)),
     protocol.Unloaded(id=5),
     protocol.Failed(id=2, error=ErrorInfo(title="It failed.", code="x")),
 ]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tiny_gguf
@@ -357,6 +358,18 @@ def test_the_process_leaves_when_its_stdin_closes_in_the_middle_of_an_answer(mod
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(10) == 0
+
+
+def test_an_answer_is_identified_and_made_again_in_the_process(model: Path, tmp_path: Path) -> None:
+    with EngineProcess() as engine:
+        engine.load(model, PARAMS)
+        last = list(engine.generate(msgspec.structs.replace(SING, receipt=True)))[-1]
+        assert isinstance(last, Finished)
+        assert last.receipt is not None
+        receipt = msgspec.structs.replace(last.receipt, model_sha256=engine.identify())
+        assert engine.replay(receipt).difference is None
+        saved = engine.save_state(tmp_path / "state")
+        assert engine.load_state(tmp_path / "state").tokens == saved.tokens > 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")

@@ -18,12 +18,14 @@ from runtime.protocol import (
     GenerationEvent,
     GenerationRequest,
     PromptProgress,
+    ReplayEvent,
     StateLoaded,
     StateSaved,
     TextDelta,
     Usage,
 )
 from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
+from runtime.receipt import BadReceipt, Receipt
 
 ENDLESS = "endless"
 """The answer that goes on until it is stopped."""
@@ -112,6 +114,9 @@ class FakeEngine:
         if not path.exists():
             return StateLoaded(id=0, tokens=0, note="There is none.")
         return StateLoaded(id=0, tokens=int(path.read_text()))
+
+    def replay(self, receipt: Receipt, stop: StopFlag, *, anyway: bool = False) -> Iterator[ReplayEvent]:
+        raise BadReceipt("form")
 
     def close(self) -> None:
         self.closed = True

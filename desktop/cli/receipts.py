@@ -1,0 +1,74 @@
+"""Writes the receipts of answers to a file. Knows no command and not how an answer is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import msgspec
+
+from desktop.cli import output
+from desktop.cli.answer import AnswerView
+from desktop.cli.commands import Option
+from desktop.cli.interrupt import Interrupts
+from runtime.model_hash import HashingStopped, ModelHashes
+from runtime.places import atomic_write, path_of
+from runtime.protocol import EngineInfo, Finished, GenerationEvent
+from runtime.receipt import Receipt, written
+from runtime.text import _
+
+
+def receipt_option() -> click.Parameter:
+    """Returns `--receipt`."""
+    return Option(
+        "--receipt", metavar="FILE", default=None,
+        help=_("Writes to FILE what made the last answer; “quern replay FILE” makes it again and compares."),
+    )  # fmt: skip
+
+
+@dataclass
+class ReceiptView:
+    """Shows answers through another view, and leaves the receipt of the last one in a file."""
+
+    view: AnswerView
+    file: Path
+
+    def loaded(self, info: EngineInfo) -> None:
+        """Shows what was loaded."""
+        self.view.loaded(info)
+
+    def show(self, events: Iterable[GenerationEvent]) -> Finished | None:
+        """Shows the answer and writes its receipt. Raises `UserError` where the file cannot be written."""
+        finished = self.view.show(events)
+        if finished is not None and finished.receipt is not None:
+            atomic_write(self.file, written(identified(finished.receipt)))
+        elif finished is not None:
+            output.remark(_("This answer has no receipt: it cannot be made again exactly."))
+        return finished
+
+
+def with_receipts(view: AnswerView, file: str | None) -> AnswerView:
+    """Returns the view, made to leave receipts where a file was named for them."""
+    return view if file is None else ReceiptView(view, Path(file).expanduser())
+
+
+def identified(receipt: Receipt) -> Receipt:
+    """Returns a receipt that names its model by content; without, where the person does not wait for that."""
+    if receipt.model_sha256:
+        return receipt
+    status = output.StatusLine()
+
+    def progress(fraction: float) -> None:
+        status.show(_("Reading the model to identify it: {percent} %").format(percent=int(100 * fraction)))
+
+    with Interrupts() as interrupts:
+        try:
+            found = ModelHashes().of(path_of(receipt.model_path), stop=interrupts.stop, progress=progress)
+        except HashingStopped as stopped:
+            output.remark(stopped.info.title)
+            return receipt
+        finally:
+            status.clear()
+    return msgspec.structs.replace(receipt, model_sha256=found)

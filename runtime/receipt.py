@@ -1,0 +1,205 @@
+"""An answer's receipt: everything that made the answer, so that it can be made again and compared.
+
+A receipt is a JSON object of some kilobytes. It names the model by content, the engine by build, and tells the
+parameters, the seed, and the pieces in which tokens were evaluated since the cache was empty (`runtime.schedule`): with
+a quantized model only the same pieces give the same text. The prompt is in it as token ids, the answer as ids and text.
+Whoever reads a receipt from outside passes it through `read_receipt` and `Receipt.check`. Knows no engine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runtime.errors import UserError
+from runtime.params import LoadParams, SamplingParams
+from runtime.places import shown_path
+from runtime.schedule import Schedule
+from runtime.settings import Group, changed, layered
+from runtime.text import N_, _
+
+VERSION = 1
+MAX_BYTES = 1 << 26
+_MAX_OPERATIONS = 1 << 22
+# Settings of loading that decide where weights lie or how fast it goes, and not what is computed.
+_NO_MATTER = frozenset({
+    "batch", "mlock", "mmap", "speculation", "draft_model", "draft_tokens", "draft_min_p", "ngram_size",
+})  # fmt: skip
+
+# What is told of a receipt that cannot be used, and of what is not as it was.
+_DAMAGED = {
+    "form": N_("It is not a receipt, or it is damaged."),
+    "version": N_("It was made by a newer version of Quern."),
+    "steps": N_("Its steps and its tokens do not add up."),
+    "token": N_("It holds a token that the model does not have."),
+    "context": N_("It tells of more tokens than its context holds."),
+    "answer": N_("Its answer and its steps do not belong together."),
+}
+_OTHER = {
+    "model": N_("The model’s file is not the one that wrote the answer."),
+    "unidentified": N_("The receipt does not say which model wrote the answer."),
+    "build": N_("The answer was written by another build of the engine: {then}. This one is {now}."),
+    "load": N_("The model is loaded with other settings: {names}."),
+}
+
+
+class BadReceipt(UserError):
+    """A receipt that no answer can have left."""
+
+    code = "bad_receipt"
+
+    def __init__(self, what: str, details: str = "") -> None:
+        """`what` is a key of the table of reasons, "setting" for a setting out of bounds, which `details` names."""
+        super().__init__(
+            _("The receipt cannot be replayed."),
+            details if what == "setting" else _(_DAMAGED[what]),
+            _("Use the file as Quern wrote it."),
+            details=details,
+        )
+
+
+class ReceiptUnreadable(UserError):
+    """There is no file, or the system does not let it be read."""
+
+    code = "receipt_unreadable"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(_("The receipt “{path}” cannot be read.").format(path=shown_path(path)), reason)
+
+
+class ReplayRefused(UserError):
+    """The answer was made under other conditions, so that the same text is not to be expected."""
+
+    code = "replay_refused"
+
+    def __init__(self, what: str, **numbers: str) -> None:
+        super().__init__(
+            _("The answer cannot be made again just so."),
+            _(_OTHER[what]).format(**numbers),
+            _("With --anyway it is tried all the same, and may come out differently."),
+        )
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What made one answer.
+
+    `ids` are the tokens drawn, without the one that ended it; `prompt` leads an empty cache to the first draw, `answer`
+    from there to the last one. Where an answer was continued, `continued` are the ids it had and `written` its text.
+    `load` and `sampling` hold what differs from the defaults. `model_sha256` has one entry for each of the model's
+    files, and is empty as long as nobody has read them.
+    """
+
+    version: int = VERSION
+    model_path: str = ""  # spelled by `runtime.places.spelled_path`
+    model_name: str = ""
+    model_sha256: tuple[str, ...] = ()
+    engine: str
+    build: str
+    template_sha256: str = ""  # empty for raw completion
+    load: dict[str, Any] = {}
+    sampling: dict[str, Any] = {}
+    seed: int
+    prompt: Schedule
+    answer: Schedule
+    ids: tuple[int, ...]
+    text: str
+    reason: str
+    stop_text: str = ""
+    continued: tuple[int, ...] = ()
+    written: str = ""
+    ignore_end: bool = False
+    alternatives: int = 0
+
+    @property
+    def load_params(self) -> LoadParams:
+        """How the model was loaded. Raises `BadReceipt`."""
+        return _group(LoadParams, {name: value for name, value in self.load.items() if name not in _NO_MATTER})
+
+    @property
+    def sampling_params(self) -> SamplingParams:
+        """How the answer was drawn, with the seed that was used. Raises `BadReceipt`."""
+        return _group(SamplingParams, {**self.sampling, "seed": self.seed})
+
+    def check(self, *, n_vocab: int, context_length: int) -> None:
+        """Raises `BadReceipt` where the receipt asks for what no model of this size can have done."""
+        _check_group_and_operations(self)
+        tokens = (self.prompt.ids, self.answer.ids, self.ids, self.continued)
+        if any(not 0 <= token < n_vocab for ids in tokens for token in ids):
+            raise BadReceipt("token")
+        if longest(self.prompt, self.answer) > context_length:
+            raise BadReceipt("context")
+
+    def prompt_ids(self) -> list[int]:
+        """Returns the ids that the answer follows. Raises `BadReceipt`."""
+        try:
+            held = self.prompt.held()
+            self.answer.held(held)
+        except ValueError as error:
+            raise BadReceipt("steps", str(error)) from error
+        if not held:
+            raise BadReceipt("steps")
+        return held
+
+
+def deciding(params: LoadParams) -> dict[str, Any]:
+    """Returns the settings of loading that decide what is computed, where they differ from the defaults."""
+    return {name: value for name, value in changed(params).items() if name not in _NO_MATTER}
+
+
+def _check_group_and_operations(receipt: Receipt) -> None:
+    if receipt.version > VERSION:
+        raise BadReceipt("version")
+    steps = (*receipt.prompt.steps, *receipt.answer.steps)
+    if len(steps) + len(receipt.prompt.ids) + len(receipt.answer.ids) > _MAX_OPERATIONS:
+        raise BadReceipt("steps")
+    receipt.load_params.validated()
+    receipt.sampling_params.validated()
+    receipt.prompt_ids()
+
+
+def longest(prompt: Schedule, answer: Schedule) -> int:
+    """Returns the most tokens that a cache holds on the way."""
+    length = most = 0
+    for schedule in (prompt, answer):
+        for operation in schedule.operations():
+            length = operation.length_after(length)
+            most = max(most, length)
+    return most
+
+
+def _group(group: type[Group], values: dict[str, Any]) -> Group:
+    try:
+        return layered(group, values)
+    except KeyError as error:
+        raise BadReceipt("version", str(error)) from error
+    except UserError as error:
+        raise BadReceipt("setting", str(error)) from error
+
+
+def read_receipt(path: Path) -> Receipt:
+    """Reads a receipt from a file. Raises `ReceiptUnreadable` and `BadReceipt`."""
+    try:
+        with path.open("rb") as file:
+            return parsed(file.read(MAX_BYTES + 1))
+    except OSError as error:
+        raise ReceiptUnreadable(path, error.strerror or str(error)) from error
+
+
+def parsed(data: bytes) -> Receipt:
+    """Returns the receipt that was written as `data`. Raises `BadReceipt`."""
+    if len(data) > MAX_BYTES:
+        raise BadReceipt("form")
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadReceipt("form", str(error)) from error
+
+
+def written(receipt: Receipt) -> bytes:
+    """Returns a receipt as it is kept in a file."""
+    return msgspec.json.encode(receipt) + b"\n"
+
+
+_decoder = msgspec.json.Decoder(Receipt)
