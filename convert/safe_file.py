@@ -1,0 +1,195 @@
+"""Writes files that are there whole or not at all: beside the target, flushed, then renamed. Knows no format."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import psutil
+
+from runtime.errors import UserError
+from runtime.places import shown_path
+from runtime.text import _
+
+_PART = re.compile(r"\.quern-[0-9a-f]{16}\.(?P<pid>\d+)\.part")
+_RESERVE = 16 << 20  # bytes left free for everybody else
+
+
+class TargetIsSource(UserError):
+    """The file to write is the one being read, perhaps by another name."""
+
+    code = "target_is_source"
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(
+            _("The result would overwrite its own source."),
+            _("“{path}” is the file or folder that is read, perhaps through a link.").format(path=shown_path(target)),
+            _("Choose another name for the result."),
+        )
+
+
+class TargetExists(UserError):
+    """Something is already there."""
+
+    code = "target_exists"
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(
+            _("There already is a file with the result's name."),
+            shown_path(target),
+            _("Choose another name, or agree to replace it with --yes."),
+        )
+
+
+class NoRoom(UserError):
+    """The disk cannot hold the result."""
+
+    code = "no_room"
+
+    def __init__(self, folder: Path, needed: int, free: int) -> None:
+        message = _("{needed} MB are needed in “{folder}”, and {free} MB are free.")
+        super().__init__(
+            _("There is not enough room for the result."),
+            message.format(needed=_megabytes(needed), folder=shown_path(folder), free=_megabytes(free)),
+            _("Free some room, or write to another disk."),
+        )
+
+
+class NotWritten(UserError):
+    """The system refused to write."""
+
+    code = "not_written"
+
+    def __init__(self, target: Path, error: OSError) -> None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = _("Free some room, or write to another disk.") if full else _("Choose a folder that you may write in.")
+        super().__init__(
+            _("“{path}” could not be written.").format(path=shown_path(target)), error.strerror or str(error), hint
+        )
+
+
+def require_target(target: Path, *, sources: Iterable[Path], replace: bool) -> None:
+    """Raises `TargetIsSource` and, unless it may be replaced, `TargetExists`; `NotWritten` without a folder for it."""
+    for source in sources:
+        if _same(target, source):
+            raise TargetIsSource(target)
+    if (target.exists() or target.is_symlink()) and not replace:
+        raise TargetExists(target)
+    if not target.parent.is_dir():
+        raise NotWritten(target, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def require_room(folder: Path, needed: int) -> None:
+    """Raises `NoRoom` unless `needed` bytes fit on the folder's disk."""
+    free = shutil.disk_usage(folder).free
+    if free < needed + _RESERVE:
+        raise NoRoom(folder, needed, free)
+
+
+class SafeFiles:
+    """Files that appear under their names together at the end; after a failure none of them, and no remains.
+
+    Raises `NotWritten` wherever the system refuses. A process that was killed leaves a hidden part, which the next
+    one that writes to the same folder takes away.
+    """
+
+    def __init__(self, targets: Sequence[Path]) -> None:
+        self._targets = tuple(targets)
+        self._files: list[BinaryIO] = []
+
+    def __enter__(self) -> Self:
+        for folder in {target.parent for target in self._targets}:
+            remove_remains(folder)
+        try:
+            for target in self._targets:
+                self._files.append(part_of(target).open("xb"))
+        except OSError as error:
+            self._discard()
+            raise NotWritten(target, error) from error
+        return self
+
+    def parts(self) -> tuple[Path, ...]:
+        """Returns where the bytes lie until the end."""
+        return tuple(part_of(target) for target in self._targets)
+
+    def write(self, data: bytes | memoryview, *, file: int = 0) -> None:
+        """Appends bytes to a file."""
+        try:
+            self._files[file].write(data)
+        except OSError as error:
+            raise NotWritten(self._targets[file], error) from error
+
+    def flush(self) -> None:
+        """Brings everything written to the disk itself."""
+        for target, opened in zip(self._targets, self._files, strict=True):
+            try:
+                opened.flush()
+                os.fsync(opened.fileno())
+            except OSError as error:
+                raise NotWritten(target, error) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.flush()
+                self._publish()
+        finally:
+            self._discard()
+
+    def _publish(self) -> None:
+        for target, opened in zip(self._targets, self._files, strict=True):
+            opened.close()
+            try:
+                os.replace(part_of(target), target)
+            except OSError as error:
+                raise NotWritten(target, error) from error
+        for folder in {target.parent for target in self._targets}:
+            _flush_folder(folder)
+
+    def _discard(self) -> None:
+        for opened, target in zip(self._files, self._targets, strict=False):
+            with suppress(OSError):  # the buffered rest of a full disk; the part goes away anyway
+                opened.close()
+            part_of(target).unlink(missing_ok=True)
+        self._files.clear()
+
+
+def part_of(target: Path) -> Path:
+    """Returns the name under which this process writes a target."""
+    digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]  # a long name leaves no room for more
+    return target.with_name(f".quern-{digest}.{os.getpid()}.part")
+
+
+def remove_remains(folder: Path) -> None:
+    """Takes away parts whose process is gone."""
+    for part in folder.glob(".quern-*.part"):
+        found = _PART.fullmatch(part.name)
+        if found and int(found["pid"]) != os.getpid() and not psutil.pid_exists(int(found["pid"])):
+            part.unlink(missing_ok=True)
+
+
+def _same(target: Path, source: Path) -> bool:
+    return target.exists() and source.exists() and target.samefile(source)
+
+
+def _flush_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return  # elsewhere a folder cannot be opened
+    handle = os.open(folder, os.O_RDONLY)
+    with suppress(OSError):  # some file systems do not know how; the rename itself is whole all the same
+        os.fsync(handle)
+    os.close(handle)
+
+
+def _megabytes(n_bytes: int) -> str:
+    return f"{max(n_bytes, 0) / 1e6:,.0f}"

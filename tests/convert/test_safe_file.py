@@ -1,0 +1,130 @@
+"""A file is there whole under its name, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from convert import safe_file
+from convert.safe_file import NoRoom, NotWritten, SafeFiles, TargetExists, TargetIsSource, require_target
+
+ROOT = Path(__file__).parent.parent.parent
+_WRITER = """
+import sys, time
+from pathlib import Path
+from convert.safe_file import SafeFiles
+with SafeFiles([Path(sys.argv[1])]) as files:
+    files.write(b"half" * 10000)
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def write_and_be_interrupted(target: Path) -> None:
+    with SafeFiles([target]) as files:
+        files.write(b"after")
+        raise KeyboardInterrupt
+
+
+def test_files_appear_together_at_the_end(tmp_path: Path) -> None:
+    targets = [tmp_path / "one", tmp_path / "two"]
+    with SafeFiles(targets) as files:
+        files.write(b"1", file=0)
+        files.write(memoryview(b"22"), file=1)
+        assert not any(target.exists() for target in targets)
+    assert [target.read_bytes() for target in targets] == [b"1", b"22"]
+    assert names(tmp_path) == ["one", "two"]
+
+
+def test_a_failure_leaves_what_was_there_and_no_remains(tmp_path: Path) -> None:
+    target = tmp_path / "model.gguf"
+    target.write_bytes(b"before")
+    with pytest.raises(KeyboardInterrupt):
+        write_and_be_interrupted(target)
+    assert target.read_bytes() == b"before"
+    assert names(tmp_path) == ["model.gguf"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process cannot be killed like this")
+def test_a_killed_process_leaves_no_half_file_and_the_next_one_takes_its_remains_away(tmp_path: Path) -> None:
+    target = tmp_path / "model.gguf"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(target)], stdout=subprocess.PIPE, cwd=ROOT, env=environment
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"writing\n"
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    writer.stdout.close()
+    assert not target.exists()
+    assert len(names(tmp_path)) == 1
+    with SafeFiles([tmp_path / "other"]):
+        pass
+    assert names(tmp_path) == ["other"]
+
+
+def test_remains_of_a_process_that_runs_are_left_alone(tmp_path: Path) -> None:
+    part = tmp_path / f".quern-0123456789abcdef.{os.getppid()}.part"
+    part.write_bytes(b"")
+    safe_file.remove_remains(tmp_path)
+    assert part.exists()
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NotWritten, match="model") as refused, SafeFiles([tmp_path / "model"]) as files:
+        files.write(b"x")
+    assert "Free some room" in refused.value.info.hint
+    assert names(tmp_path) == []
+
+
+def test_room_is_looked_for_before(tmp_path: Path) -> None:
+    with pytest.raises(NoRoom, match="room"):
+        safe_file.require_room(tmp_path, 1 << 60)
+    safe_file.require_room(tmp_path, 1)
+
+
+def test_the_source_is_never_the_target(tmp_path: Path) -> None:
+    source = tmp_path / "source.gguf"
+    source.write_bytes(b"")
+    (tmp_path / "link").symlink_to(source)
+    os.link(source, tmp_path / "twin")
+    for name in ("source.gguf", "link", "twin", "./source.gguf"):
+        with pytest.raises(TargetIsSource):
+            require_target(tmp_path / name, sources=[source], replace=True)
+    require_target(tmp_path / "new.gguf", sources=[source], replace=False)
+
+
+def test_what_is_there_is_replaced_only_when_that_was_agreed(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"")
+    with pytest.raises(TargetExists):
+        require_target(tmp_path / "old", sources=[], replace=False)
+    require_target(tmp_path / "old", sources=[], replace=True)
+    with pytest.raises(NotWritten):
+        require_target(tmp_path / "missing" / "new", sources=[], replace=False)
+
+
+def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotWritten), SafeFiles([tmp_path / "missing" / "file"]):
+        pass
+
+
+def test_the_longest_names_can_be_written(tmp_path: Path) -> None:
+    target = tmp_path / ("模" * 85)  # 255 bytes
+    with SafeFiles([target]) as files:
+        files.write(b"x")
+    assert target.read_bytes() == b"x"
