@@ -59,8 +59,16 @@ def not_a_model(path: Path, head: bytes, size: int) -> NotAModel:
     """Returns the error that says what the file is. `head` is its beginning, up to `HEAD_BYTES`."""
     if not head:
         return NotAModel(path, _("The file is empty: 0 bytes."), _(_DOWNLOAD_AGAIN))
-    for fits, sentence, hint in _KINDS:
-        if fits(head):
-            return NotAModel(path, _(sentence).format(size=f"{size:,}"), _(hint))
+    known = what_it_is(head, size)
+    if known is not None:
+        return NotAModel(path, *known)
     shown = head[:4].hex(" ")
     return NotAModel(path, _("It does not begin with “GGUF” but with the bytes {shown}.").format(shown=shown))
+
+
+def what_it_is(head: bytes, size: int) -> tuple[str, str] | None:
+    """Returns a sentence and a hint for a file of a known other kind. `head` is its beginning, up to `HEAD_BYTES`."""
+    for fits, sentence, hint in _KINDS:
+        if fits(head):
+            return _(sentence).format(size=f"{size:,}"), _(hint) if hint else ""
+    return None

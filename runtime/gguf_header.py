@@ -52,7 +52,8 @@ class GgufHeader:
     """What a GGUF file, or a set of split files, says about itself.
 
     `path` is the file to hand to llama.cpp (the first of a set), `parts` are all files, `file_size` is their sum in
-    bytes. `metadata` holds numbers, texts, short lists as tuples, and long lists as `GgufArray`.
+    bytes. `metadata` holds numbers, texts, short lists as tuples, and long lists as `GgufArray`. `data_offsets` says
+    for each part where its tensors' data begins, `data_offset` for the first.
     """
 
     path: Path
@@ -63,6 +64,7 @@ class GgufHeader:
     data_offset: int
     file_size: int
     parts: tuple[Path, ...] = field(default=())
+    data_offsets: tuple[int, ...] = field(default=())
 
     @property
     def architecture(self) -> str:
@@ -228,7 +230,7 @@ def _parse(path: Path, file: BinaryIO, size: int, pieces: PassedPieces) -> GgufH
     gguf_tensors.check(described, alignment=alignment, data_offset=data_offset, size=size)
     return GgufHeader(
         path=path, version=version, metadata=metadata, tensors=tuple(described), alignment=alignment,
-        data_offset=data_offset, file_size=size, parts=(path,),
+        data_offset=data_offset, file_size=size, parts=(path,), data_offsets=(data_offset,),
     )  # fmt: skip
 
 
@@ -296,7 +298,8 @@ def _read_set(one: GgufHeader, pieces: PassedPieces) -> GgufHeader:
         _check_part(header, number, count)
     tensors = tuple(tensor.in_part(n) for n, header in enumerate(parts) for tensor in header.tensors)
     _check_whole_set(parts[0], tensors)
-    return replace(parts[0], tensors=tensors, parts=paths, file_size=sum(header.file_size for header in parts))
+    size, offsets = sum(header.file_size for header in parts), tuple(header.data_offset for header in parts)
+    return replace(parts[0], tensors=tensors, parts=paths, file_size=size, data_offsets=offsets)
 
 
 def _check_part(header: GgufHeader, number: int, count: int) -> None:

@@ -198,6 +198,33 @@ def _ggml() -> Any:
     raise EngineLibraryMissing(_("The library {name} is missing.").format(name=str(folder / "libggml")))
 
 
+@cache
+def load_ggml_base() -> Any:
+    """Returns libggml-base, the types and their conversions. Loads nothing else; raises `EngineLibraryMissing`."""
+    file = _base_file(library_folder())
+    try:
+        base = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise EngineLibraryMissing(str(error)) from error
+    base.ggml_blck_size.argtypes = base.ggml_type_size.argtypes = [ctypes.c_int]
+    base.ggml_blck_size.restype = ctypes.c_int64
+    base.ggml_type_size.restype = ctypes.c_size_t
+    base.ggml_quantize_requires_imatrix.argtypes = [ctypes.c_int]
+    base.ggml_quantize_requires_imatrix.restype = ctypes.c_bool
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    base.ggml_quantize_chunk.argtypes = [ctypes.c_int, pointer, pointer, number, number, number, pointer]
+    base.ggml_quantize_chunk.restype = ctypes.c_size_t
+    return base
+
+
+def _base_file(folder: Path) -> Path:
+    names = {"win32": ["ggml-base.dll"], "darwin": ["libggml-base.0.dylib", "libggml-base.dylib"]}
+    for name in names.get(sys.platform, ["libggml-base.so.0", "libggml-base.so"]):
+        if (folder / name).exists():
+            return folder / name
+    raise EngineLibraryMissing(_("The library {name} is missing.").format(name=str(folder / "libggml-base")))
+
+
 def device_names() -> tuple[str, ...]:
     """Returns what llama.cpp can compute on, such as "CPU: Intel Xeon". Loads the library."""
     load_library()
