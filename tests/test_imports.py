@@ -25,7 +25,7 @@ LAYERS = {
 # A heavy library, and the files (or folders, with a slash at the end) that may import it.
 HEAVY: dict[str, set[str]] = {
     "llama_cpp": {"runtime/llama/library.py"},
-    "torch": {"runtime/native/"},
+    "torch": {"runtime/native/", "runtime/torch_file.py"},
     "gguf": set(),
     "transformers": set(),
     "PySide6": {"desktop/"},
