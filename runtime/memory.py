@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 from runtime import devices
+from runtime.draft_file import draft_params
 from runtime.gguf_architectures import ATTENTION_PERIODS, RECURRENT_ARCHITECTURES, WINDOW_PERIODS
 from runtime.gguf_header import GgufHeader
 from runtime.gguf_types import TYPE_BY_NAME, TensorType
@@ -28,20 +29,29 @@ _ROWS_AT_LOGITS = 2  # rows of d_model numbers alive beside the scores of the ne
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes that a loaded model takes: weights with adapters, the context's cache, and the buffer for computing."""
+    """Bytes that a loaded model takes: weights with adapters, the context's cache, and the buffer for computing.
+
+    `draft` is all that a draft model beside it takes.
+    """
 
     context_length: int
     weights: int
     cache: int
     compute: int
+    draft: int = 0
 
     @property
     def total(self) -> int:
-        return self.weights + self.cache + self.compute
+        return self.weights + self.cache + self.compute + self.draft
 
 
-def estimate(header: GgufHeader, params: LoadParams | None = None, *, context_length: int = 0) -> MemoryEstimate:
-    """Returns what loading takes at a context length: the given one, else the parameters', else the default."""
+def estimate(
+    header: GgufHeader, params: LoadParams | None = None, *, context_length: int = 0, draft: GgufHeader | None = None
+) -> MemoryEstimate:
+    """Returns what loading takes at a context length: the given one, else the parameters', else the default.
+
+    `draft` is the header of the draft model that is loaded with it.
+    """
     params = params or LoadParams()
     length = context_length or params.context_length or min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
     cells = _padded(length)
@@ -50,10 +60,13 @@ def estimate(header: GgufHeader, params: LoadParams | None = None, *, context_le
         weights=header.tensor_bytes + adapter_bytes(params.lora),
         cache=_cache_bytes(header, params, cells),
         compute=_compute_bytes(header, params, cells),
+        draft=estimate(draft, draft_params(params), context_length=length).total if draft is not None else 0,
     )
 
 
-def default_context(header: GgufHeader, free: int, params: LoadParams | None = None) -> int:
+def default_context(
+    header: GgufHeader, free: int, params: LoadParams | None = None, *, draft: GgufHeader | None = None
+) -> int:
     """Returns the context length to load with when nobody chose one: the model's, at most 4,096, less if it must fit.
 
     `free` is in bytes. Where even 512 tokens do not fit, the answer is still 512: the engine then says what it lacks.
@@ -63,7 +76,7 @@ def default_context(header: GgufHeader, free: int, params: LoadParams | None = N
     wanted = min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
     least = min(wanted, _LEAST_CONTEXT)
     length = wanted
-    while length > least and estimate(header, params, context_length=length).total > free:
+    while length > least and estimate(header, params, context_length=length, draft=draft).total > free:
         length = max(least, (length - 1) // _CELL_STEP * _CELL_STEP)
     return length
 

@@ -26,6 +26,7 @@ _ANSWER, _CREATIVITY, _REPETITION, _EXPERT = N_("Answer"), N_("Creativity"), N_(
 _FORM = N_("Form of the answer")
 _POSITIONS = N_("Longer contexts")
 _MODEL, _MEMORY, _SPEED, _GPU = N_("Model"), N_("Memory"), N_("Speed"), N_("Graphics card")
+_SPECULATION = N_("Speculation")
 
 
 class UnusableText(BadSetting):
@@ -458,6 +459,54 @@ class LoadParams(SettingsGroup, frozen=True):
             section=_GPU, applies=Applies.RELOAD, advanced=True,
         ),
     ] = True
+    speculation: Annotated[
+        Literal["off", "ngram", "draft"],
+        Setting(
+            title=N_("Speculation"),
+            help=N_("Guesses the next tokens and checks them all at once: faster where the text repeats itself, or "
+                    "where a small model often guesses right. What the model is likely to say stays the same."),
+            section=_SPECULATION, applies=Applies.RELOAD, advanced=True,
+            labels={
+                "off": _OFF, "ngram": N_("guess from the text so far (n-grams)"),
+                "draft": N_("guess with a draft model"),
+            },
+        ),
+    ] = "off"
+    draft_model: Annotated[
+        str,
+        Setting(
+            title=N_("Draft model"),
+            help=N_("A much smaller model with the same vocabulary that guesses: a path or a name in the library."),
+            section=_SPECULATION, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = ""
+    draft_tokens: Annotated[
+        int,
+        Setting(
+            title=N_("Draft length"),
+            help=N_("At most this many tokens are guessed at once; fewer where that is faster."),
+            section=_SPECULATION, unit=N_("tokens"), minimum=1, maximum=256, step=4, applies=Applies.RELOAD,
+            advanced=True,
+        ),
+    ] = 16
+    draft_min_p: Annotated[
+        float,
+        Setting(
+            title=N_("Least draft probability"),
+            help=N_("The draft model stops guessing where its best token is less likely than this."),
+            section=_SPECULATION, minimum=0, maximum=1, step=0.05, applies=Applies.RELOAD, advanced=True,
+            special={0.0: N_("as far as it is worth it")},
+        ),
+    ] = 0.0
+    ngram_size: Annotated[
+        int,
+        Setting(
+            title=N_("N-gram size"),
+            help=N_("So many tokens must repeat before the text is taken to go on as it did before."),
+            section=_SPECULATION, unit=N_("tokens"), minimum=1, maximum=16, step=1, applies=Applies.RELOAD,
+            advanced=True,
+        ),
+    ] = 2
 
     rope_scaling: Annotated[
         Literal["file", "none", "linear", "yarn"],

@@ -46,6 +46,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_used: int = 0
     context_length: int = 0
     reuse_note: str = ""  # why the prompt had to be read again; empty where the cache was used as far as possible
+    drafted_tokens: int = 0  # guesses that were evaluated; 0 where speculation is off or nothing was worth guessing
+    accepted_tokens: int = 0  # those of them that came true, and so are part of the answer
 
     @property
     def prompt_speed(self) -> float:
@@ -81,6 +83,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     has_template: bool = False
     memory_bytes: int = 0  # model, cache and compute buffers, as the library reports them
     load_seconds: float = 0.0
+    speculation: str = "off"  # "ngram" or "draft" where guesses are made
+    draft_path: str = ""  # the draft model's, spelled like `path`
     notes: tuple[str, ...] = ()  # what was corrected while loading, in words for the person
 
 

@@ -9,16 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtime import devices, gguf_header, lora_files, memory, runnable
+from runtime import devices, draft_file, gguf_header, lora_files, memory, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama import library as llama_library
 from runtime.llama import state
 from runtime.llama.answers import Answer, KnownAnswers, ids_spelling
 from runtime.llama.cache import Stopped, TokenCache
 from runtime.llama.logits import InvalidNumbers, check_score, check_scores
-from runtime.llama.model import LlamaModel
+from runtime.llama.model import LlamaModel, mappable
 from runtime.llama.prompt import Prompt, PromptBuilder
 from runtime.llama.sampler import SamplerChain, used_seed
+from runtime.llama.speculation import Steps, steps_for
 from runtime.messages import Message
 from runtime.model_errors import clean_name
 from runtime.model_hash import ModelHashes
@@ -46,9 +47,9 @@ from runtime.stream import StreamDecoder
 from runtime.text import _
 
 if TYPE_CHECKING:
+    from runtime.gguf_header import GgufHeader
     from runtime.llama.constraint import Constraint, Constraints
-
-_TENSOR_ALIGNMENT = 32  # bytes; ggml ends the process where a mapped tensor lies otherwise
+    from runtime.llama.draft import ModelDrafter
 
 
 class LlamaEngine:
@@ -66,8 +67,12 @@ class LlamaEngine:
         header = gguf_header.read_header(path)  # refuses what would hurt native code
         runnable.require_runnable(header)
         adapters = lora_files.read_adapters(params.lora, header)
-        context_length = params.context_length or memory.default_context(header, memory.free_memory(), params)
-        params, notes = _mappable(params, header.alignment)
+        draft = draft_file.draft_header(params)
+        context_length = params.context_length or memory.default_context(
+            header, memory.free_memory(), params, draft=draft
+        )
+        share = header.tensor_bytes / (header.tensor_bytes + draft.tensor_bytes) if draft is not None else 1.0
+        params, notes = mappable(params, header.alignment)
         threads = params.threads or devices.usable_cores()
         self._model = LlamaModel(
             header.path,  # the first file of a split set, whichever part was picked
@@ -75,15 +80,29 @@ class LlamaEngine:
             context_length=context_length,
             threads=threads,
             adapters=adapters,
-            listener=listener,
+            listener=_part_of(listener, 0.0, share),
             stop=stop,
         )
+        self._draft: ModelDrafter | None = None
+        try:
+            if draft is not None and not self._model.remembers_states:
+                self._draft = _load_draft(
+                    self._model, draft, params, threads=threads,
+                    listener=_part_of(listener, share, 1 - share), stop=stop,
+                )  # fmt: skip
+        except BaseException:
+            self._model.close()
+            raise
         self._cache = TokenCache(self._model)
+        self._steps = steps_for(self._model, self._cache, params, self._draft)
         self._known = KnownAnswers()
         self._prompts = PromptBuilder(self._model, self._known)
         self._constraints: Constraints | None = None
         self._model.notes.extend(notes)
-        self._info = _info_of(self._model, threads=threads, load_seconds=time.monotonic() - started)
+        self._info = _info_of(
+            self._model, self._draft, speculates=self._steps.speculates, threads=threads,
+            load_seconds=time.monotonic() - started,
+        )  # fmt: skip
         self._deciding = deciding(
             self._model.params.replace(context_length=self._model.context_length, threads=threads)
         )
@@ -94,11 +113,13 @@ class LlamaEngine:
 
     def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
         self._model.watch(stop)
+        if self._draft is not None:
+            self._draft.watch(stop)
         prompt = self._prompts.build(request)
         if prompt.dropped:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)
         answer = _Answer(
-            self._model, self._cache, request, prompt, stop, constrain=self._constrain(request, prompt),
+            self._model, self._cache, self._steps, request, prompt, stop, constrain=self._constrain(request, prompt),
             receipt=self._receipt(request, prompt) if request.receipt else None,
         )  # fmt: skip
         try:
@@ -220,6 +241,8 @@ class LlamaEngine:
 
     def close(self) -> None:
         self._prompts.close()
+        if self._draft is not None:
+            self._draft.close()
         self._model.close()
 
 
@@ -227,11 +250,12 @@ class _Answer:
     """One answer on its way: reads the prompt, then draws tokens until something ends it."""
 
     def __init__(
-        self, model: LlamaModel, cache: TokenCache, request: GenerationRequest, prompt: Prompt, stop: StopFlag, *,
-        constrain: Callable[[], Constraint] | None, receipt: Callable[..., Receipt] | None,
+        self, model: LlamaModel, cache: TokenCache, steps: Steps, request: GenerationRequest, prompt: Prompt,
+        stop: StopFlag, *, constrain: Callable[[], Constraint] | None, receipt: Callable[..., Receipt] | None,
     ) -> None:  # fmt: skip
         self._model = model
         self._cache = cache
+        self._steps = steps
         self._prompt = prompt
         self._stop = stop
         self._params = request.sampling
@@ -260,6 +284,7 @@ class _Answer:
     def events(self) -> Iterator[GenerationEvent]:
         try:
             yield from self._read_prompt()
+            self._steps.begin()
             self._sampler.remember(self._prompt.ids)
             reason = yield from self._write()
         except Stopped:
@@ -268,6 +293,7 @@ class _Answer:
             yield from self._release()
             raise
         self._ended = time.perf_counter()
+        self._steps.end()
         yield from self._release()
         yield self._finished(reason)
 
@@ -291,6 +317,7 @@ class _Answer:
         return Answer(text, ids, self._prompt.lead)
 
     def close(self) -> None:
+        self._steps.end()
         self._sampler.close()
 
     def _read_prompt(self) -> Iterator[GenerationEvent]:
@@ -308,7 +335,7 @@ class _Answer:
         self._begun = self._cache.mark()
         check_scores(self._scores(), vocabulary.size)
         while not self._stop.is_set():
-            token = self._sampler.sample(context)
+            token = self._sampler.sample(context, self._steps.row)
             if token is None:
                 return FinishReason.GRAMMAR
             check_score(self._scores(), token)
@@ -326,9 +353,9 @@ class _Answer:
                 return FinishReason.STOP_TEXT
             if self._generated >= limit:
                 return FinishReason.LENGTH
-            if len(self._cache) >= self._model.context_length and not self._make_room():
+            if self._steps.length >= self._model.context_length and not self._make_room():
                 return FinishReason.CONTEXT
-            self._cache.append(token)
+            self._steps.append(token, wanted=limit - self._generated)
         return FinishReason.STOPPED
 
     def _delta(self, text: str) -> TextDelta:
@@ -340,7 +367,7 @@ class _Answer:
         """Shifts the full context where that was chosen and can be done."""
         if self._params.context_policy != "shift":
             return False
-        taken = self._cache.shift(self._prompt.keep)
+        taken = self._steps.shift(self._prompt.keep)
         self._shifted += taken
         self._stuck = not taken
         return taken > 0
@@ -354,7 +381,7 @@ class _Answer:
             yield _("The context could not roll on: this model, or its beginning that has to stay, leaves no way to.")
 
     def _scores(self) -> Any:
-        return self._model.library.llama_get_logits_ith(self._model.context, -1)
+        return self._model.library.llama_get_logits_ith(self._model.context, self._steps.row)
 
     def _limit(self) -> float:
         return self._params.max_tokens if self._params.max_tokens > 0 else float("inf")
@@ -376,6 +403,8 @@ class _Answer:
             context_used=len(self._cache),
             context_length=self._model.context_length,
             reuse_note=self._reuse_note,
+            drafted_tokens=self._steps.drafted,
+            accepted_tokens=self._steps.accepted,
         )
         return Finished(
             id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=tuple(self._notes()),
@@ -400,15 +429,23 @@ def _written(request: GenerationRequest) -> str:
     return request.messages[-1].content if request.continue_last and request.messages else ""
 
 
-def _mappable(params: LoadParams, alignment: int) -> tuple[LoadParams, list[str]]:
-    """Returns the parameters without mapping, and a note, for a file whose weights llama.cpp could not use in place."""
-    if not params.mmap or not alignment % _TENSOR_ALIGNMENT:
-        return params, []
-    note = _("The weights lie at multiples of {n} bytes, which cannot be mapped; they are read into memory instead.")
-    return params.replace(mmap=False), [note.format(n=alignment)]
+def _part_of(listener: LoadListener | None, start: float, share: float) -> LoadListener | None:
+    """Returns a listener for one of two loads, which together are shown as one."""
+    return None if listener is None else lambda fraction: listener(start + share * fraction)
 
 
-def _info_of(model: LlamaModel, *, threads: int, load_seconds: float) -> EngineInfo:
+def _load_draft(
+    model: LlamaModel, header: GgufHeader, params: LoadParams, *, threads: int,
+    listener: LoadListener | None, stop: StopFlag | None,
+) -> ModelDrafter | None:  # fmt: skip
+    from runtime.llama.draft import load_drafter  # brings numpy, which answers do without
+
+    return load_drafter(model, header, params, threads=threads, listener=listener, stop=stop)
+
+
+def _info_of(
+    model: LlamaModel, draft: ModelDrafter | None, *, speculates: bool, threads: int, load_seconds: float
+) -> EngineInfo:
     return EngineInfo(
         engine="llama",
         build=llama_library.build_description(),
@@ -427,7 +464,9 @@ def _info_of(model: LlamaModel, *, threads: int, load_seconds: float) -> EngineI
         threads=threads,
         devices=llama_library.device_names(),
         has_template=bool(model.template_names()),
-        memory_bytes=model.memory_bytes,
+        memory_bytes=model.memory_bytes + (draft.memory_bytes if draft is not None else 0),
         load_seconds=load_seconds,
+        speculation=model.params.speculation if speculates else "off",
+        draft_path=spelled_path(draft.path) if draft is not None else "",
         notes=tuple(model.notes),
     )

@@ -1,0 +1,193 @@
+"""Evaluates an answer's tokens one by one, or together with guesses at the tokens that follow.
+
+The token at every place is drawn from the model's own logits by the very samplers that would draw it without guesses,
+so guesses change neither what is likely nor, where numbers are exact, the text: they only decide how many places are
+evaluated at once. After Leviathan et al., "Fast inference from Transformers via speculative decoding", 2022, with
+equality in place of its random acceptance. Knows no text and draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Protocol
+
+from runtime.draft_pace import DraftPace
+from runtime.drafts import Drafter, Guess
+from runtime.llama.cache import TokenCache
+from runtime.llama.model import LlamaModel
+from runtime.ngram import NgramDrafter
+from runtime.params import LoadParams
+from runtime.text import _
+
+
+def steps_for(model: LlamaModel, cache: TokenCache, params: LoadParams, draft: Drafter | None) -> Steps:
+    """Returns how a model's tokens are evaluated; one by one, with a note, where it cannot take anything back.
+
+    `draft` is the draft model, where there is one.
+    """
+    if params.speculation == "off":
+        return OneByOne(cache)
+    if model.remembers_states:
+        model.notes.append(_("Nothing is guessed ahead: this kind of model cannot take tokens back."))
+    if model.remembers_states or (params.speculation == "draft" and draft is None):
+        return OneByOne(cache)
+    drafter = NgramDrafter(params.ngram_size) if draft is None else draft
+    return Speculation(model, cache, drafter, pace=DraftPace(free=draft is None), most=params.draft_tokens)
+
+
+class Steps(Protocol):
+    """How the tokens of an answer are evaluated."""
+
+    speculates: bool
+    row: int  # where the logits of the next token lie, for `llama_get_logits_ith`
+    drafted: int  # guesses that were evaluated for this answer
+    accepted: int  # and those that came true
+
+    @property
+    def length(self) -> int:
+        """How many tokens prompt and answer have so far; the cache may hold guesses beyond."""
+        ...
+
+    def begin(self) -> None:
+        """An answer begins: its prompt has been evaluated."""
+        ...
+
+    def append(self, token: int, *, wanted: float) -> None:
+        """Takes a token that was drawn; at most `wanted` more will be. Raises `Stopped` and `EvaluationFailed`."""
+        ...
+
+    def shift(self, keep: int) -> int:
+        """Does what `TokenCache.shift` does."""
+        ...
+
+    def end(self) -> None:
+        """Leaves in the cache what was said. May be called twice, and at any moment."""
+        ...
+
+
+class OneByOne:
+    """Evaluates each token alone. Implements `Steps`."""
+
+    speculates = False
+    row = -1
+    drafted = accepted = 0
+
+    def __init__(self, cache: TokenCache) -> None:
+        self._cache = cache
+
+    @property
+    def length(self) -> int:
+        return len(self._cache)
+
+    def begin(self) -> None:
+        pass
+
+    def append(self, token: int, *, wanted: float) -> None:
+        self._cache.append(token)
+
+    def shift(self, keep: int) -> int:
+        return self._cache.shift(keep)
+
+    def end(self) -> None:
+        pass
+
+
+class Speculation:
+    """Evaluates tokens together with guesses, as many as the pace thinks worth it. Implements `Steps`."""
+
+    speculates = True
+
+    def __init__(
+        self, model: LlamaModel, cache: TokenCache, drafter: Drafter, *, pace: DraftPace, most: int
+    ) -> None:
+        self._model = model
+        self._cache = cache
+        self._drafter = drafter
+        self._pace = pace
+        self._ends_answer: Callable[[int], bool] = model.vocabulary.ends_answer
+        self._most = min(most, model.micro_batch - 1)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.row = -1
+        self.drafted = self.accepted = 0
+        self._length = len(self._cache)
+        self._guesses: list[Guess] = []
+        self._evaluated = self._checked = self._came_true = 0  # of the guesses, in this order
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def begin(self) -> None:
+        self._reset()
+        self._drafter.begin(self._cache.ids)
+
+    def append(self, token: int, *, wanted: float) -> None:
+        self._drafter.add(token)
+        if self._was_guessed(token):
+            self.row += 1
+            self.accepted += 1
+            self._came_true += 1
+        else:
+            self._cut_back()
+            self._evaluate(token, wanted)
+        self._length += 1
+
+    def shift(self, keep: int) -> int:
+        self._cut_back()
+        taken = self._cache.shift(keep)
+        if taken:
+            self._length = len(self._cache)
+            self._drafter.begin(self._cache.ids)
+        return taken
+
+    def end(self) -> None:
+        self._cut_back()
+
+    def _was_guessed(self, token: int) -> bool:
+        """Whether the token has been evaluated as a guess. A guess that was only looked at teaches the pace, too."""
+        if self._checked >= len(self._guesses):
+            return False
+        guess = self._guesses[self._checked]
+        self._pace.checked(guess, guess.token == token)
+        self._checked += 1
+        return guess.token == token and self._checked <= self._evaluated
+
+    def _cut_back(self) -> None:
+        """Drops the guesses that did not come true, or whose turn did not come."""
+        if self._length < len(self._cache):
+            went_back = self._cache.take_back(self._length)
+            assert went_back, "models that cannot go back are answered one by one"
+        self._pace.settle(self._came_true)
+        self._guesses = []
+        self._evaluated = self._checked = self._came_true = 0
+
+    def _evaluate(self, token: int, wanted: float) -> None:
+        room = min(self._most, self._model.context_length - self._length - 1, wanted - 1)
+        guesses, count = self._guess(int(room))
+        started = self._pace.clock()
+        if count:
+            self._cache.append_draft([token, *(guess.token for guess in guesses[:count])])
+        else:
+            self._cache.append(token)
+        self._model.library.llama_synchronize(self._model.context)
+        self._pace.evaluated(count, self._pace.clock() - started)
+        self.row = 0 if count else -1
+        self.drafted += count
+        self._guesses = guesses[: max(count, 1)]
+        self._evaluated = count
+
+    def _guess(self, most: int) -> tuple[list[Guess], int]:
+        """Returns guesses, and how many of them to evaluate."""
+        behind = self._drafter.behind
+        if most < 1 or not self._pace.asks(behind):
+            return [], 0
+        started = self._pace.clock()
+        self._drafter.catch_up()
+        self._pace.caught_up(behind, self._pace.clock() - started)
+        return self._pace.choose(takewhile(self._goes_on, self._drafter.guesses()), most=most)
+
+    def _goes_on(self, guess: Guess) -> bool:
+        return not self._ends_answer(guess.token)  # nothing is evaluated after the end
