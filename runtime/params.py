@@ -15,6 +15,7 @@ from runtime.grammar import check_grammar
 from runtime.json_schema import check_schema
 from runtime.logit_bias import check_biases
 from runtime.settings import Applies, BadSetting, Setting, SettingsGroup, field_of
+from runtime.tensor_split import read_split
 from runtime.text import N_, _
 
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
@@ -451,6 +452,48 @@ class LoadParams(SettingsGroup, frozen=True):
             special={-1: N_("all that fit")},
         ),
     ] = -1
+    devices: Annotated[
+        tuple[str, ...],
+        Setting(
+            title=N_("Devices"),
+            help=N_("The graphics cards to use, by the names that “quern doctor” lists; CPU uses none of them."),
+            section=_GPU, applies=Applies.RELOAD, advanced=True, flag="device",
+        ),
+    ] = ("auto",)
+    split_mode: Annotated[
+        Literal["layer", "row", "none"],
+        Setting(
+            title=N_("Split among cards"),
+            help=N_("How several graphics cards share a model: each some layers, each a part of all, or one does it."),
+            section=_GPU, applies=Applies.RELOAD, advanced=True,
+            labels={"layer": N_("by layers"), "row": N_("within layers"), "none": N_("one card only")},
+        ),
+    ] = "layer"
+    tensor_split: Annotated[
+        str,
+        Setting(
+            title=N_("Shares of the cards"),
+            help=N_("How much of a model each graphics card takes, as in 3/1; without it, by the cards' free memory."),
+            section=_GPU, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = ""
+    main_gpu: Annotated[
+        int,
+        Setting(
+            title=N_("Main card"),
+            help=N_("The number of the graphics card that does it alone, or joins the parts of split layers."),
+            section=_GPU, minimum=0, maximum=15, step=1, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = 0
+    experts_on_cpu: Annotated[
+        int,
+        Setting(
+            title=N_("Experts on the processor"),
+            help=N_("In this many of the first layers of a mixture of experts, the experts stay in ordinary memory."),
+            section=_GPU, unit=N_("layers"), minimum=0, maximum=1000, step=1, applies=Applies.RELOAD, advanced=True,
+            special={0: N_("none"), -1: N_("all layers")},
+        ),
+    ] = 0
     kv_on_gpu: Annotated[
         bool,
         Setting(
@@ -577,10 +620,11 @@ class LoadParams(SettingsGroup, frozen=True):
         return _("Loading")
 
     def check_together(self) -> None:
-        try:
-            check_adapters(self.lora)
-        except UserError as error:
-            raise UnusableText("lora", error) from error
+        for name, check in (("lora", check_adapters), ("tensor_split", read_split)):
+            try:
+                check(getattr(self, name))
+            except UserError as error:
+                raise UnusableText(name, error) from error
         if self.flash_attention == "off" and self.kv_type_v in QUANTIZED_KV_TYPES:
             allowed = _("f32, f16 or bf16 while flash attention is off")
             raise BadSetting(field_of(LoadParams, "kv_type_v"), self.kv_type_v, allowed)

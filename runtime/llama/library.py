@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections import deque
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from runtime.errors import UserError
 from runtime.text import _
 
 _LOG_LINES = 200
+_GPU, _INTEGRATED_GPU = 1, 2  # enum ggml_backend_dev_type
 _DEBUG_LEVEL = 1  # GGML_LOG_LEVEL_DEBUG
 _logger = logging.getLogger(__name__)
 _log: deque[str] = deque(maxlen=_LOG_LINES)
@@ -191,6 +193,9 @@ def _ggml() -> Any:
             ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
             ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
             ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
+            ggml.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
+            ggml.ggml_backend_dev_type.restype = ctypes.c_int
+            ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
             for function in (ggml.ggml_backend_dev_name, ggml.ggml_backend_dev_description):
                 function.argtypes = [ctypes.c_void_p]
                 function.restype = ctypes.c_char_p
@@ -225,15 +230,51 @@ def _base_file(folder: Path) -> Path:
     raise EngineLibraryMissing(_("The library {name} is missing.").format(name=str(folder / "libggml-base")))
 
 
-def device_names() -> tuple[str, ...]:
-    """Returns what llama.cpp can compute on, such as "CPU: Intel Xeon". Loads the library."""
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something that llama.cpp can compute on. `kind` is its `ggml_backend_dev_type`, `handle` its pointer."""
+
+    name: str
+    description: str
+    kind: int
+    handle: int
+
+    @property
+    def is_card(self) -> bool:
+        """Whether it is a graphics card, or another computer that acts as one."""
+        return self.kind in (_GPU, _INTEGRATED_GPU)
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether it is a graphics card within the processor."""
+        return self.kind == _INTEGRATED_GPU
+
+
+def devices() -> tuple[Device, ...]:
+    """Returns what llama.cpp can compute on, in its order. Loads the library."""
     load_library()
     ggml = _ggml()
-    devices = [ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count())]
+    handles = [ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count())]
     return tuple(
-        f"{ggml.ggml_backend_dev_name(device).decode()}: {ggml.ggml_backend_dev_description(device).decode().strip()}"
-        for device in devices
+        Device(
+            ggml.ggml_backend_dev_name(handle).decode("utf-8", "replace"),
+            ggml.ggml_backend_dev_description(handle).decode("utf-8", "replace").strip(),
+            ggml.ggml_backend_dev_type(handle),
+            handle,
+        )
+        for handle in handles
     )
+
+
+def device_names() -> tuple[str, ...]:
+    """Returns what llama.cpp can compute on, such as "CPU: Intel Xeon". Loads the library."""
+    return tuple(f"{device.name}: {device.description}" for device in devices())
+
+
+def cpu_buffer_type() -> int:
+    """Returns the pointer that stands for the processor's own memory."""
+    load_library()
+    return int(_ggml().ggml_backend_cpu_buffer_type())
 
 
 def build_description() -> str:

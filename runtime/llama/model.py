@@ -15,6 +15,7 @@ from runtime.errors import UserError
 from runtime.llama import library as llama_library
 from runtime.llama import long_context, native_params
 from runtime.llama.lora import LoadedAdapters
+from runtime.llama.placement import Placement
 from runtime.llama.vocabulary import Vocabulary
 from runtime.lora_files import LoraAdapter
 from runtime.params import QUANTIZED_KV_TYPES, LoadParams
@@ -234,9 +235,8 @@ class LlamaModel:
     def _can_shift_quantized(self) -> bool:
         head, _head_v = self._head_sizes()
         rotated = self.metadata(f"{self.architecture}.rope.dimension_count")
-        on_gpu = self.params.gpu_layers != 0 and self._library.llama_supports_gpu_offload()
         whole = head % _SHIFT_BLOCK == 0 and rotated in ("", str(head))
-        return whole and not on_gpu and "LLAMA_ATTN_ROT_DISABLE" not in os.environ
+        return whole and not self._placement.on_gpu and "LLAMA_ATTN_ROT_DISABLE" not in os.environ
 
     @property
     def architecture(self) -> str:
@@ -316,6 +316,9 @@ class LlamaModel:
     def _load(self, params: LoadParams, listener: LoadListener | None) -> None:
         lib = self._library
         wanted = native_params.model_params(lib, params)
+        self._placement = Placement(params, llama_library.devices())
+        self._placement.apply(wanted)
+        self.notes.extend(self._placement.notes())
         wanted.progress_callback = self._progress_callback(listener)
         model = lib.llama_model_load_from_file(os.fsencode(self.path), wanted)
         if not model:

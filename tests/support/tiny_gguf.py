@@ -54,12 +54,13 @@ def write_tiny(
     head_dim: int | None = None, d_ff: int = 512, n_ctx: int = 4096, tied: bool = False,
     chat_template: str | None = chatml_template(), add_bos: bool = False, type: str = "F32", name: str = "Tiny",
     metadata: Mapping[str, Any] | None = None, tensors_per_file: int = 0,
-    changes: Mapping[str, np.ndarray] | None = None,
+    changes: Mapping[str, np.ndarray] | None = None, experts: int = 0,
 ) -> Path:  # fmt: skip
     """Writes a random Llama-type model with 512 tokens and returns `path`.
 
     `type` is the GGUF type of all matrices ("F32", "F16", "Q8_0", "Q4_0" …). `head_dim` other than d_model / n_heads
     is written as key and value length. `metadata` adds or replaces keys (int → u32, negative → i32, float, str, bool).
+    With `experts`, each layer's feed-forward is a mixture of so many, two of which act on a token.
     `changes` are added to the matrices of their names, as (outputs, inputs), or are tensors of their own.
     With `tensors_per_file` the model is split; the first part's path, PATH-00001-of-0000N.gguf, is returned.
     """
@@ -67,6 +68,9 @@ def write_tiny(
     spell, merges = _tiny_vocabulary()
     rng = np.random.default_rng(_GOOD_SEED + seed)
     tensors = {key: _random(rng, size, gain) for key, (size, gain) in _llama_matrices(shape).items()}
+    if experts:
+        tensors = _with_experts(rng, tensors, shape, experts)
+        metadata = {"llama.expert_count": experts, "llama.expert_used_count": 2, **(metadata or {})}
     tensors["token_embd.weight"] = _random(rng, (512, d_model), _HEAD_GAIN)
     if not tied:
         tensors["output.weight"] = _random(rng, (512, d_model), _HEAD_GAIN)
@@ -264,6 +268,21 @@ def _llama_matrices(shape: _Shape) -> dict[str, tuple[tuple[int, int], float]]:
         "ffn_gate": ((F, C), 1.0), "ffn_up": ((F, C), 1.0), "ffn_down": ((C, F), 1.0),
     }  # fmt: skip
     return {f"blk.{layer}.{key}.weight": row for layer in range(shape.n_layers) for key, row in rows.items()}
+
+
+def _with_experts(
+    rng: np.random.Generator, tensors: Mapping[str, np.ndarray], shape: _Shape, experts: int
+) -> dict[str, np.ndarray]:
+    """Returns the matrices with a stack of random ones for each of the feed-forward's, and a router (E, C)."""
+    found: dict[str, np.ndarray] = {}
+    for key, values in tensors.items():
+        if ".ffn_" in key:
+            stack = [_random(rng, values.shape, 1.0) for _ in range(experts)]
+            found[key.replace(".weight", "_exps.weight")] = np.stack(stack)
+        else:
+            found[key] = values
+    routers = {f"blk.{layer}.ffn_gate_inp.weight": (experts, shape.d_model) for layer in range(shape.n_layers)}
+    return found | {key: _random(rng, size, 4.0) for key, size in routers.items()}
 
 
 def _random(rng: np.random.Generator, size: tuple[int, int], gain: float) -> np.ndarray:

@@ -14,7 +14,8 @@ from runtime.params import LoadParams, SamplingParams
 from runtime.settings import SettingField, field_of, fields_of
 
 ALL = [*fields_of(SamplingParams), *fields_of(LoadParams)]
-_WORDED = {"grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": "15043=-2"}  # not every text will do
+# Not every text will do
+_WORDED = {"grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": "15043=-2", "tensor_split": "3/1"}
 
 
 @pytest.mark.parametrize("declared", ALL, ids=lambda declared: declared.name)

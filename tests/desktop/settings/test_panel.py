@@ -51,7 +51,7 @@ def row_of(panel: SettingsPanel, name: str) -> SettingRow:
     return next(section.rows[name] for section in panel.sections if name in section.rows)
 
 
-WORDED = {"grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": ("15043=-2",)}
+WORDED = {"grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": ("15043=-2",), "tensor_split": "3/1"}
 
 
 def other_value(declared: SettingField) -> Any:

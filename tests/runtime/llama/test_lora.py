@@ -69,6 +69,17 @@ def test_a_changed_embedding_equals_a_merged_one(base: Path, tmp_path: Path) -> 
     assert np.abs(adapted(base, str(path)) - merged(tmp_path, {"token_embd.weight": 2 * (a @ b.T)})).max() < 1e-4
 
 
+def test_a_changed_expert_equals_a_merged_one(tmp_path: Path) -> None:
+    rng, name = np.random.default_rng(0), "blk.0.ffn_up_exps.weight"
+    a, b = rng.standard_normal((4, 4, 256), np.float32) / 16, rng.standard_normal((4, 512, 4), np.float32) / 4
+    path = tiny_lora.write_adapter(tmp_path / "experts.gguf", {f"{name}.lora_a": a, f"{name}.lora_b": b})
+    mixture = tiny_gguf.write_tiny(tmp_path / "mixture.gguf", experts=4)
+    merged = tiny_gguf.write_tiny(tmp_path / "merged.gguf", experts=4, changes={name: b @ a})
+    found = adapted(mixture, str(path))
+    assert np.abs(found - logits(engines.load(merged, **EXACT), IDS)).max() < 1e-4
+    assert np.abs(found - adapted(mixture)).max() > 1
+
+
 def test_without_alpha_the_scale_alone_counts(base: Path, style: TinyLora, tmp_path: Path) -> None:
     tensors = {f"{name}.lora_{letter}": part for name, (a, b) in style.pairs.items() for letter, part in
                (("a", a), ("b", b))}  # fmt: skip
