@@ -112,3 +112,12 @@ class UnsupportedModel(UserError):
         )
         self.path = path
         self.what = what
+
+
+class LoadStopped(UserError):
+    """The person ended the load."""
+
+    code = "load_stopped"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(_("Loading “{name}” was stopped.").format(name=shown_path(Path(path.name))))

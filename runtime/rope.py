@@ -84,7 +84,8 @@ def _yarn(rope: Rope, dim: int, length: int) -> Frequencies:
     plain = _plain(rope.base, dim)
     low, high = _ramp_ends(rope, dim)
     stretched = np.clip((np.arange(dim // 2) - low) / max(high - low, 0.001), 0, 1)
-    return plain / rope.factor * stretched + plain * (1 - stretched)
+    mixed: Frequencies = plain / rope.factor * stretched + plain * (1 - stretched)
+    return mixed
 
 
 def _ramp_ends(rope: Rope, dim: int) -> tuple[float, float]:

@@ -16,11 +16,12 @@ from runtime.config import ModelConfig
 
 Kind = Literal["folder", "gguf"]
 Fields = dict[str, Any]
+Settings = Mapping[str, Any]
 Condition = Callable[[ModelConfig, int], bool]
 
 
 class Source(Protocol):
-    """What a family needs of a `Checkpoint` to work its config out."""
+    """What is needed of a `Checkpoint` to work its config out and to find its tensors' places."""
 
     @property
     def kind(self) -> Kind: ...
@@ -35,6 +36,8 @@ class Source(Protocol):
     def names(self) -> Collection[str]: ...
 
     def info(self, name: str) -> Any: ...
+
+    def raw(self, name: str) -> NDArray[Any]: ...
 
     def read(self, name: str) -> NDArray[Any]: ...
 
@@ -155,8 +158,10 @@ class Architecture:
     `hf_types` are config.json's model_type (the first is written), `hf_classes` its architectures' names (ditto);
     `gguf` is general.architecture, empty where llama.cpp has no graph; `accepts` tells families apart that share it.
     `prefix` is what the backbone's tensors begin with, and `ignorable` are patterns of tensors that hold no weights.
-    `extra_hf` and `extra_gguf` get the file's settings (and the fields known so far) and return more fields; `write_hf`
-    and `write_gguf` get the config and return more settings; `gguf_tensors` returns tensors worked out from it.
+    `extra_hf` and `extra_gguf` get the file's settings and the fields known so far and return more fields; `write_hf`
+    and `write_gguf` get the config and return more settings; `gguf_tensors` returns tensors worked out from it. GGUF
+    settings have no architecture's name in front here. `fits_gguf` says in a sentence why llama.cpp's graph cannot
+    hold a config, None when it can.
     """
 
     name: str
@@ -169,9 +174,9 @@ class Architecture:
     hf_defaults: Fields = field(default_factory=dict)
     prefix: str = "model."
     ignorable: tuple[str, ...] = ()
-    accepts: Callable[[Source], bool] = lambda source: True
-    extra_hf: Callable[[Mapping[str, Any], Fields], Fields] = _nothing
-    extra_gguf: Callable[[Source, Fields], Fields] = _nothing
+    accepts: Callable[[Settings], bool] = lambda settings: True
+    extra_hf: Callable[[Settings, Fields], Fields] = _nothing
+    extra_gguf: Callable[[Settings, Fields, Source], Fields] = _nothing
     write_hf: Callable[[ModelConfig], Fields] = _nothing
     write_gguf: Callable[[ModelConfig], Fields] = _nothing
     gguf_tensors: Callable[[ModelConfig], dict[str, NDArray[Any]]] = _nothing

@@ -18,6 +18,7 @@ from runtime.llama.lora import LoadedAdapters
 from runtime.llama.placement import Placement
 from runtime.llama.vocabulary import Vocabulary
 from runtime.lora_files import LoraAdapter
+from runtime.model_errors import LoadStopped
 from runtime.params import QUANTIZED_KV_TYPES, LoadParams
 from runtime.places import shown_path
 from runtime.text import _
@@ -41,15 +42,6 @@ class LoadFailed(UserError):
             _("Download or convert the file again, or choose another model."),
             details=log,
         )
-
-
-class LoadStopped(UserError):
-    """The person ended the load."""
-
-    code = "load_stopped"
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(_("Loading “{name}” was stopped.").format(name=shown_path(Path(path.name))))
 
 
 class NoRoomForContext(UserError):

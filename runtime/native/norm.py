@@ -23,11 +23,28 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.size, self.weight, self.eps)
+        return F.rms_norm(x.to(self.weight.dtype), self.size, self.weight, self.eps).to(x.dtype)
 
 
-def make_norm(config: ModelConfig, size: int | None = None) -> nn.Module:
+class LayerNorm(RMSNorm):
+    """Takes the mean off, divides by the standard deviation, scales and shifts. (…, size) → the same."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__(size, eps)
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x.to(self.weight.dtype), self.size, self.weight, self.bias, self.eps).to(x.dtype)
+
+
+def make_norm(config: ModelConfig, size: int | None = None) -> RMSNorm:
     """Returns the norm that the config names, over `size` entries (d_model unless given)."""
-    if config.norm == "layer":
-        return nn.LayerNorm(size or config.d_model, config.norm_eps)
-    return RMSNorm(size or config.d_model, config.norm_eps)
+    kind = LayerNorm if config.norm == "layer" else RMSNorm
+    return kind(size or config.d_model, config.norm_eps)
+
+
+def keep_norms_exact(model: nn.Module) -> None:
+    """Makes all norms of a model f32, whatever the matrices are: Gemma's weights, near 1, would not survive bf16."""
+    for module in model.modules():
+        if isinstance(module, RMSNorm):
+            module.float()

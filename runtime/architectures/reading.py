@@ -1,0 +1,186 @@
+"""Works a model's config out of a checkpoint's settings, and writes settings for a config. Opens no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from runtime.architectures import ARCHITECTURES
+from runtime.architectures.base import Architecture, Fields, KeyRow, Kind, Settings, Source
+from runtime.config import Activation, ModelConfig
+from runtime.errors import UserError
+from runtime.text import _
+
+_ACTIVATIONS = get_args(Activation)
+_LARGEST = 1 << 31  # more of anything is a damaged file
+
+
+class UnknownArchitecture(UserError):
+    """No table of ours describes the model."""
+
+    code = "unknown_architecture"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            _("This version's own engine does not know the architecture “{name}”.").format(name=name or "?"),
+            _("It knows {families}.").format(families=", ".join(sorted(a.name for a in ARCHITECTURES))),
+            _("Use the llama.cpp engine with a GGUF file of the model."),
+        )
+
+
+class UnusableConfig(UserError):
+    """A model's settings are incomplete, or contradict each other."""
+
+    code = "unusable_model_config"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            _("The model's configuration cannot be used."),
+            problem,
+            _("Download the model again, or choose another one."),
+        )
+
+
+def identify(source: Source) -> tuple[Architecture, ModelConfig]:
+    """Returns the family and the config of a checkpoint.
+
+    Raises `UnknownArchitecture`, `UnusableConfig` and `UnknownRope`.
+    """
+    if source.kind == "gguf":
+        return _identify_gguf(source)
+    raw = text_part(source.config)
+    architecture = by_hf_type(str(raw.get("model_type") or ""), _class_names(raw))
+    return architecture, from_hf(architecture, raw)
+
+
+def text_part(raw: Settings) -> Settings:
+    """Returns the settings of the part that reads and writes text, of a model that also sees or hears."""
+    inner = raw.get("text_config")
+    return {**raw, **inner} if isinstance(inner, Mapping) else raw
+
+
+def by_hf_type(model_type: str, classes: Iterable[str] = ()) -> Architecture:
+    """Returns the family that config.json names. Raises `UnknownArchitecture`."""
+    for architecture in ARCHITECTURES:
+        if model_type in architecture.hf_types or (not model_type and set(classes) & set(architecture.hf_classes)):
+            return architecture
+    raise UnknownArchitecture(model_type or ", ".join(classes))
+
+
+def by_name(name: str) -> Architecture:
+    """Returns the family with our own name for it, `ModelConfig.family`. Raises `UnknownArchitecture`."""
+    for architecture in ARCHITECTURES:
+        if architecture.name == name:
+            return architecture
+    raise UnknownArchitecture(name)
+
+
+def gguf_settings(metadata: Settings) -> Fields:
+    """Returns a GGUF file's settings of the model, without the architecture's name in front."""
+    start = f"{metadata.get('general.architecture')}."
+    return {key.removeprefix(start): value for key, value in metadata.items() if key.startswith(start)}
+
+
+def _identify_gguf(source: Source) -> tuple[Architecture, ModelConfig]:
+    name = source.metadata.get("general.architecture")
+    settings = gguf_settings(source.metadata)
+    for architecture in ARCHITECTURES:
+        if architecture.gguf and architecture.gguf == name and architecture.accepts(settings):
+            return architecture, from_gguf(architecture, settings, source)
+    raise UnknownArchitecture(str(name or ""))
+
+
+def _class_names(raw: Settings) -> list[str]:
+    names = raw.get("architectures")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def from_hf(architecture: Architecture, raw: Settings) -> ModelConfig:
+    """Reads config.json. Raises `UnusableConfig`."""
+    said = {key: value for key, value in raw.items() if value is not None}
+    settings = {**architecture.hf_defaults, **said}
+    known = _from_rows(architecture, settings, "folder")
+    return _checked(architecture, known | architecture.extra_hf(settings, known))
+
+
+def from_gguf(architecture: Architecture, settings: Settings, source: Source) -> ModelConfig:
+    """Reads a GGUF file's settings, and what its tensors' names tell. Raises `UnusableConfig`."""
+    if "token_embd.weight" not in source.names:
+        raise UnusableConfig(_("The file holds no “{name}”.").format(name="token_embd.weight"))
+    size = source.info("token_embd.weight").shape[0]
+    known = _from_rows(architecture, {**settings, "vocab_size": size}, "gguf")
+    return _checked(architecture, known | architecture.extra_gguf(settings, known, source))
+
+
+def _from_rows(architecture: Architecture, settings: Settings, kind: Kind) -> Fields:
+    known: Fields = dict(architecture.fixed)
+    for row in architecture.keys:
+        key = _key(row, kind)
+        if key and key in settings:
+            known[row.ours] = settings[key]
+        elif key and row.required:
+            raise UnusableConfig(_("It has no “{key}”.").format(key=key))
+        elif key or row.ours not in known:
+            known[row.ours] = row.default_for(known)
+    return known
+
+
+def _key(row: KeyRow, kind: Kind) -> str:
+    return row.hf if kind == "folder" else row.gguf
+
+
+def _checked(architecture: Architecture, known: Fields) -> ModelConfig:
+    try:
+        config = msgspec.convert({"family": architecture.name, **_plain(known)}, ModelConfig, strict=True)
+    except msgspec.ValidationError as error:
+        raise UnusableConfig(str(error)) from error
+    problem = next(filter(None, _problems(config)), None)
+    if problem:
+        raise UnusableConfig(problem)
+    return config
+
+
+def _plain(known: Fields) -> Fields:
+    """Returns the fields as plain values, so that their types are checked like those of a file."""
+    builtin: Fields = msgspec.to_builtins(known)
+    whole = {name for name, kind in ModelConfig.__annotations__.items() if kind == "int"}
+    return {name: _whole(value) if name in whole else value for name, value in builtin.items()}
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _problems(config: ModelConfig) -> Iterable[str]:
+    sizes = {name: getattr(config, name) for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads",
+                                                      "head_dim", "d_ff", "context_length")}  # fmt: skip
+    for name, value in sizes.items():
+        if not 0 < value < _LARGEST:
+            yield _("“{name}” is {value}.").format(name=name, value=value)
+    if config.n_kv_heads > 0 and config.n_heads % config.n_kv_heads:
+        yield _("{n_heads} heads cannot share {n_kv_heads} keys and values evenly.").format(
+            n_heads=config.n_heads, n_kv_heads=config.n_kv_heads
+        )
+    if config.position == "rope" and (config.rope.dim or config.head_dim) % 2:
+        yield _("Heads of {size} entries have no pairs to rotate.").format(size=config.rope.dim or config.head_dim)
+    if config.n_experts and not 0 < config.n_experts_used <= config.n_experts:
+        yield _("Of {n} experts {used} are to be used.").format(n=config.n_experts, used=config.n_experts_used)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def to_hf(architecture: Architecture, config: ModelConfig) -> Fields:
+    """Returns config.json's settings, without what concerns tokens and dtypes."""
+    rows = {row.hf: getattr(config, row.ours) for row in architecture.keys if row.hf}
+    names = {"model_type": architecture.hf_types[0], "architectures": [architecture.hf_classes[0]]}
+    return names | rows | architecture.write_hf(config)
+
+
+def to_gguf(architecture: Architecture, config: ModelConfig) -> Fields:
+    """Returns the GGUF settings of the model: ints, floats, bools, texts and lists by their whole names."""
+    rows = {row.gguf: getattr(config, row.ours) for row in architecture.keys if row.gguf}
+    settings = rows | architecture.write_gguf(config)
+    return {"general.architecture": architecture.gguf} | {f"{architecture.gguf}.{k}": v for k, v in settings.items()}

@@ -1,0 +1,141 @@
+"""Loads a checkpoint into a Transformer: each tensor is read once, brought into our form, and put into its place.
+
+Knows no family and no file format: the family's table says what makes what, the checkpoint reads it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.architectures.base import Source
+from runtime.architectures.binding import Claim, bind
+from runtime.architectures.reading import identify
+from runtime.config import ModelConfig
+from runtime.engine import LoadListener, StopFlag
+from runtime.errors import UserError
+from runtime.model_errors import LoadStopped
+from runtime.native.norm import keep_norms_exact
+from runtime.native.transformer import Transformer
+from runtime.text import _
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+_BLOCK = 4 << 20  # how many values of a large tensor are converted at a time
+
+
+class Checkpoint(Source, Protocol):
+    """What loading needs of an opened model: see runtime/checkpoint.py."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def rows(self, name: str, start: int, stop: int) -> NDArray[np.float32]: ...
+
+    def release(self, name: str) -> None: ...
+
+
+class WrongShape(UserError):
+    """A tensor has another size than the model's settings say."""
+
+    code = "wrong_tensor_shape"
+
+    def __init__(self, name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        super().__init__(
+            _("The model's tensors do not match its configuration."),
+            _("“{name}” is {found}; the configuration asks for {wanted}.").format(
+                name=name, found=_size(found), wanted=_size(wanted)
+            ),
+            _("Download the model again, or choose another one."),
+        )
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def load_model(
+    checkpoint: Checkpoint, *, dtype: str = "f32", device: str = "cpu", listener: LoadListener | None = None,
+    stop: StopFlag | None = None,
+) -> Transformer:  # fmt: skip
+    """Returns the model of a checkpoint, ready to read, its weights in `dtype` (a key of `DTYPES`) on `device`.
+
+    Raises `UnknownArchitecture`, `UnusableConfig`, `UnknownRope`, `AdapterOnly`, `MissingTensors`, `LeftoverTensors`,
+    `WrongShape`; `LoadStopped` when `stop` is set or the listener says so.
+    """
+    architecture, config = identify(checkpoint)
+    binding = bind(architecture, config, checkpoint)
+    model = empty_model(binding.config, dtype=dtype, device=device)
+    places = {name: slot.tensor for name, slot in model.slots().items()}
+    for done, claim in enumerate(binding.claims):
+        if (stop is not None and stop.is_set()) or (listener is not None and not listener(done / len(binding.claims))):
+            raise LoadStopped(checkpoint.path)
+        _fill(checkpoint, claim, [places[name] for name in claim.ours], binding.config)
+    return model
+
+
+def empty_model(config: ModelConfig, *, dtype: str = "f32", device: str = "cpu") -> Transformer:
+    """Returns a model whose weights have their memory and no values yet; norms are kept in f32."""
+    with torch.device("meta"):
+        model = Transformer(config).to(DTYPES[dtype])
+    keep_norms_exact(model)
+    return model.to_empty(device=device).eval().requires_grad_(False)
+
+
+def _fill(checkpoint: Checkpoint, claim: Claim, places: list[Tensor], config: ModelConfig) -> None:
+    if claim.form.rowwise:
+        for name, place in zip(claim.sources, places, strict=True):
+            _fill_rows(checkpoint, name, claim, place, config)
+    else:
+        parts = [_rows(checkpoint, name, None) for name in claim.sources]
+        try:
+            ours = claim.form.to_ours(parts, config)
+        except (ValueError, RuntimeError) as error:
+            shape = tuple(checkpoint.info(claim.sources[0]).shape)
+            raise WrongShape(claim.sources[0], shape, tuple(places[0].shape)) from error
+        for place, part in zip(places, ours, strict=True):
+            _put(part, place, claim.sources[0])
+    for name in claim.sources:
+        checkpoint.release(name)
+
+
+def _fill_rows(checkpoint: Checkpoint, name: str, claim: Claim, place: Tensor, config: ModelConfig) -> None:
+    """Fills a tensor some rows at a time, so that a large table is never in memory twice."""
+    shape = tuple(checkpoint.info(name).shape)
+    if shape != tuple(place.shape):
+        raise WrongShape(name, shape, tuple(place.shape))
+    step = max(1, _BLOCK * shape[0] // max(1, place.numel()))
+    for start in range(0, shape[0], step):
+        block = _rows(checkpoint, name, (start, min(start + step, shape[0])))
+        _put(claim.form.to_ours([block], config)[0], place[start : start + step], name)
+
+
+def _put(part: Tensor, place: Tensor, name: str) -> None:
+    if part.shape != place.shape:
+        raise WrongShape(name, tuple(part.shape), tuple(place.shape))
+    place.copy_(part)
+
+
+def _rows(checkpoint: Checkpoint, name: str, rows: tuple[int, int] | None) -> Tensor:
+    """Returns a tensor, or rows of it: as it lies in the file where torch has its type, in f32 otherwise."""
+    info = checkpoint.info(name)
+    if info.dtype in DTYPES:
+        try:
+            whole = _in_place(checkpoint.raw(name), DTYPES[info.dtype]).view(tuple(info.shape))
+        except ValueError:  # joined from several
+            pass
+        else:
+            return whole if rows is None else whole[slice(*rows)]
+    return torch.from_numpy(checkpoint.read(name) if rows is None else checkpoint.rows(name, *rows))
+
+
+def _in_place(raw: NDArray[np.uint8], dtype: torch.dtype) -> Tensor:
+    """Returns the bytes of a mapped file as a tensor. It must only be read: torch has no read-only tensors."""
+    memory = (ctypes.c_uint8 * raw.nbytes).from_address(raw.ctypes.data)
+    memory.source = raw  # type: ignore[attr-defined]  # the mapping lives as long as the tensor
+    return torch.frombuffer(memory, dtype=dtype)
