@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from memory_checkpoint import MemoryCheckpoint
 from safetensors.numpy import load_file
+
+from memory_checkpoint import MemoryCheckpoint
 
 _COMMON: dict[str, Any] = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
