@@ -31,6 +31,7 @@ from runtime.messages import Message
 from runtime.params import LoadParams
 from runtime.places import Places, spelled_path
 from runtime.protocol import EngineInfo, FinishReason, GenerationRequest, Usage
+from runtime.reasoning import JoinedText, joined
 from runtime.text import _, language
 
 _log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class EngineClient(QObject):
     load_failed = Signal(object)  # ErrorInfo
     began = Signal(int)  # the answer's turn has come
     prompt_progress = Signal(int, object)  # id, protocol.PromptProgress
-    text = Signal(int, str, int)  # id, new text, tokens so far; at most about thirty times a second
+    text = Signal(int, str, int)  # id, new text, tokens so far; reasoning comes between marks (`runtime.reasoning`)
     text_replaced = Signal(int, int)  # id, how many of its last characters the next text takes the place of
     context_trimmed = Signal(int, object)  # id, positions in the request that were left out
     finished = Signal(int, object)  # id, protocol.Finished
@@ -113,6 +114,7 @@ class EngineClient(QObject):
         self._stop_asked = self._broken = self._hung = self._closing = False
         self._mismatch: ErrorInfo | None = None
         self._shown = EngineState.OFF
+        self._joined = JoinedText()
         self._batches = TextBatches(self)
         self._batches.batch.connect(self.text)
         self._overdue = QTimer(self, singleShot=True)
@@ -243,6 +245,7 @@ class EngineClient(QObject):
             self._info = None  # the child gives the old model back first
         child.send(command)
         if isinstance(command, protocol.Generate):
+            self._joined = JoinedText(_continued(command.request))
             self.began.emit(command.id)
 
     def _load_command(self) -> protocol.Load:
@@ -315,7 +318,8 @@ class EngineClient(QObject):
                 self._patience.token(event.n_tokens)
                 if event.replaces:
                     self.text_replaced.emit(event.id, event.replaces)
-                self._batches.add(event.id, event.text, event.n_tokens)
+                text = self._joined.feed(event.text, reasoning=event.reasoning)
+                self._batches.add(event.id, text, event.n_tokens)
             case protocol.PromptProgress():
                 self.prompt_progress.emit(event.id, event)
             case protocol.LoadProgress():
@@ -445,6 +449,10 @@ class EngineClient(QObject):
         if self.state != self._shown:
             self._shown = self.state
             self.state_changed.emit(self._shown)
+
+
+def _continued(request: GenerationRequest) -> str:
+    return joined(request.messages[-1]) if request.continue_last and request.messages else ""
 
 
 def _stopped(id: int, n_tokens: int) -> protocol.Finished:

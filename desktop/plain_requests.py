@@ -11,7 +11,7 @@ from runtime.protocol import GenerationRequest
 
 def plain_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Returns the messages with text that UTF-8 can hold."""
-    return tuple(Message(message.role, clean_text(message.content)) for message in messages)
+    return tuple(Message(turn.role, clean_text(turn.content), clean_text(turn.reasoning)) for turn in messages)
 
 
 def plain_request(request: GenerationRequest) -> GenerationRequest:

@@ -30,6 +30,7 @@ SOURCE_LIMIT = 1_000_000  # characters; the longest templates of public models h
 OUTPUT_LIMIT = 8_000_000  # characters, on top of four times the conversation's own
 
 _PROBE = "Chat template probe"
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "thought")  # families name it differently
 
 
 # --- what can go wrong ------------------------------------------------------------------------------------------
@@ -344,7 +345,7 @@ class ChatTemplate:
     def _up_to_last_content(self, messages: tuple[Message, ...], variables: dict[str, Any], now: datetime) -> str:
         mark = unused_character(self._source + "".join(message.content for message in messages))
         # The space tells whether the template strips contents: then the answer's own trailing space goes as well.
-        marked = Message(messages[-1].role, messages[-1].content + mark + " ")
+        marked = Message(messages[-1].role, messages[-1].content + mark + " ", messages[-1].reasoning)
         values = {**variables, "add_generation_prompt": False}
         text = self._run((*messages[:-1], marked), values, now, in_parts=self.wants_parts)
         end = text.rfind(mark)
@@ -355,7 +356,8 @@ class ChatTemplate:
 
 def _for_template(message: Message, in_parts: bool) -> dict[str, Any]:
     content = [{"type": "text", "text": message.content}] if in_parts else message.content
-    return {"role": message.role.value, "content": content}
+    thought = dict.fromkeys(_REASONING_FIELDS, message.reasoning) if message.reasoning else {}
+    return {"role": message.role.value, "content": content, **thought}
 
 
 def _up_to(limit: int, pieces: Iterator[str]) -> Iterator[str]:

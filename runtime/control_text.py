@@ -30,7 +30,7 @@ class Segment(msgspec.Struct, frozen=True):
 def guard(
     messages: tuple[Message, ...], control_texts: Iterable[str], *, strict: bool = False
 ) -> tuple[tuple[Message, ...], str]:
-    """Returns the messages with every control text in their contents broken, and the sentinel that was used.
+    """Returns the messages with every control text in their texts broken, and the sentinel that was used.
 
     The sentinel is empty, and the messages are unchanged, where no content could become a control text. Broken as
     well is a content whose end begins a control text, so that the next content cannot complete it. With `strict`,
@@ -38,15 +38,13 @@ def guard(
     content, or changes its case, can then make a control text from it.
     """
     marks = _marks(tuple(control_texts))
-    breaks = [marks.breaks(message.content, strict=strict) for message in messages]
+    texts = [text for message in messages for text in (message.content, message.reasoning)]
+    breaks = [marks.breaks(text, strict=strict) if text else [] for text in texts]
     if not any(breaks):
         return messages, ""
-    sentinel = unused_character("".join(message.content for message in messages) + marks.alphabet)
-    guarded = tuple(
-        Message(message.role, _with_sentinels(message.content, places, sentinel)) if places else message
-        for message, places in zip(messages, breaks, strict=True)
-    )
-    return guarded, sentinel
+    sentinel = unused_character("".join(texts) + marks.alphabet)
+    guarded = iter([_with_sentinels(text, places, sentinel) for text, places in zip(texts, breaks, strict=True)])
+    return tuple(Message(message.role, next(guarded), next(guarded)) for message in messages), sentinel
 
 
 def split_rendered(text: str, control_texts: Iterable[str], sentinel: str) -> list[Segment]:

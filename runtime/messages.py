@@ -17,10 +17,14 @@ class Role(enum.StrEnum):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One turn. `content` is plain text: what a person types never becomes a control token."""
+    """One turn. `content` is plain text: what a person types never becomes a control token.
+
+    `reasoning` is what a model thought before it said `content`; its chat template decides whether it is shown again.
+    """
 
     role: Role
     content: str
+    reasoning: str = ""
 
 
 Conversation = tuple[Message, ...]

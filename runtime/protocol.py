@@ -41,6 +41,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cached_tokens: int = 0
     evaluated_tokens: int = 0
     generated_tokens: int = 0
+    reasoning_tokens: int = 0  # of those generated, what the model thought before it answered
     prompt_seconds: float = 0.0
     generation_seconds: float = 0.0
     context_used: int = 0
@@ -208,12 +209,14 @@ class TextDelta(Event, tag="text", frozen=True):
     """New text, always whole characters. `n_tokens` is how many tokens the answer has so far.
 
     It takes the place of the last `replaces` characters of the answer: where an answer that was cut inside a character
-    is continued, the first new text replaces the U+FFFD that stood for it.
+    is continued, the first new text replaces the U+FFFD that stood for it. With `reasoning`, it is what the model
+    thinks before it answers; the marks around that are never in a text.
     """
 
     text: str
     n_tokens: int
     replaces: int = 0
+    reasoning: bool = False
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

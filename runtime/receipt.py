@@ -109,6 +109,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_text: str = ""
     continued: tuple[int, ...] = ()
     written: str = ""
+    named: tuple[int, ...] = ()  # control tokens that are marks of reasoning, and stand in `text` by their names
     ignore_end: bool = False
     alternatives: int = 0
 

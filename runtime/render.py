@@ -160,7 +160,7 @@ class TemplateRenderer:
         chat_template.check_source(source)
         request = _Request(
             source=control_text.whole_characters(source),
-            messages=tuple(Message(turn.role, control_text.whole_characters(turn.content)) for turn in messages),
+            messages=tuple(map(_of_whole_characters, messages)),
             now=now or self._time_of_today(),
             seconds=self._timeout,
             bos=bos,
@@ -300,6 +300,11 @@ class _Child:
         for pipe in (sent, received):
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+def _of_whole_characters(turn: Message) -> Message:
+    whole = control_text.whole_characters
+    return Message(turn.role, whole(turn.content), whole(turn.reasoning))
 
 
 def _controls(rendered: Rendered) -> list[str]:

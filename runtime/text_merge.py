@@ -31,6 +31,8 @@ def merged(
                 yield from waiting.let_go()
                 yield event
                 continue
+            if waiting.is_other(event):
+                yield from waiting.let_go()
             waiting.add(event)
             now = clock()
             if now - shown >= seconds:
@@ -47,6 +49,10 @@ class _Waiting:
 
     def __init__(self) -> None:
         self._text: TextDelta | None = None
+
+    def is_other(self, event: TextDelta) -> bool:
+        """Whether what waits is reasoning and the new text is not, or the other way round."""
+        return self._text is not None and self._text.reasoning != event.reasoning
 
     def add(self, event: TextDelta) -> None:
         older = "" if self._text is None else self._text.text

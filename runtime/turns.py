@@ -102,6 +102,8 @@ def _joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     turns: list[Message] = []
     for turn in messages:
         if turns and turns[-1].role is turn.role:
-            turn = Message(turn.role, f"{turns.pop().content}\n\n{turn.content}")
+            before = turns.pop()
+            reasoning = "\n\n".join(filter(None, (before.reasoning, turn.reasoning)))
+            turn = Message(turn.role, f"{before.content}\n\n{turn.content}", reasoning)
         turns.append(turn)
     return tuple(turns)

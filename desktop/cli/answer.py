@@ -49,8 +49,10 @@ class AnswerView(Protocol):
 class TextView:
     """The answer on stdout; progress, remarks and, with `verbose`, numbers on stderr."""
 
-    def __init__(self, *, verbose: bool = False, wrap: bool = False) -> None:
+    def __init__(self, *, verbose: bool = False, wrap: bool = False, reasoning: bool = True) -> None:
+        """`reasoning` shows what the model thinks before it answers, to a person; no pipe ever gets it."""
         self._verbose = verbose
+        self._reasoning = reasoning and output.is_terminal(sys.stdout)
         self._wrap = wrap
         self._status = output.StatusLine()
         self._told: set[str] = set()
@@ -63,19 +65,29 @@ class TextView:
 
     def show(self, events: Iterable[GenerationEvent]) -> Finished | None:
         """Streams the text and ends it with a line break."""
-        finished, text = None, _Text(wrap=self._wrap)
+        finished, text, answered = None, _Text(wrap=self._wrap), True
         try:
             for event in events:
                 if isinstance(event, TextDelta):
-                    self._status.clear()
-                    text.write(event.text)
+                    answered = self._show_text(event, text)
                 finished = self._other(event) or finished
         finally:
             self._status.clear()
             text.end()
         if finished is not None:
             self._ended(finished)
+        if finished is not None and not answered:
+            output.remark(_("The model was still thinking when the answer ended."))
         return finished
+
+    def _show_text(self, event: TextDelta, text: _Text) -> bool:
+        """Shows text; returns whether it belongs to the answer itself."""
+        if event.reasoning and not self._reasoning:
+            self._status.show(_("Thinking: {count} tokens").format(count=f"{event.n_tokens:,}"))
+        else:
+            self._status.clear()
+            text.write(event.text, thought=event.reasoning)
+        return not event.reasoning
 
     def _other(self, event: GenerationEvent) -> Finished | None:
         if isinstance(event, PromptProgress) and event.total:
@@ -108,18 +120,28 @@ class _Text:
         self._seen = output.is_terminal(sys.stdout)
         self._wrap = WordWrap(lambda: shutil.get_terminal_size().columns) if wrap and self._seen else None
         self._last = ""
+        self._thought = False
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, *, thought: bool = False) -> None:
+        """Writes text, paler where the model only thinks it."""
+        if thought != self._thought and self._last:
+            self.end()
+            output.write("\n")
+        self._thought = thought
         if self._seen:
             text = harmless(text)
         self._last = text or self._last
-        output.write(self._wrap.feed(text) if self._wrap else text)
+        self._put(self._wrap.feed(text) if self._wrap else text)
+
+    def _put(self, text: str) -> None:
+        output.write(output.dim(text, sys.stdout) if self._thought and text else text)
 
     def end(self) -> None:
         """Writes what was held back, and a line break where the text has none."""
         held = self._wrap.finish() if self._wrap else ""
         if held or self._last:
-            output.write(held if self._last.endswith("\n") else held + "\n")
+            self._put(held if self._last.endswith("\n") else held + "\n")
+        self._last = ""
 
 
 class JsonView:
@@ -182,6 +204,8 @@ def finished_words(finished: Finished) -> str:
             tokens=usage.generated_tokens, speed=usage.generation_speed,
             used=usage.context_used, length=usage.context_length,
         ),
+        _("Of these, {tokens} were thought before the answer.").format(tokens=f"{usage.reasoning_tokens:,}")
+        if usage.reasoning_tokens else "",
         usage.reuse_note,
     ]  # fmt: skip
     return "\n".join(filter(None, lines))

@@ -57,6 +57,10 @@ def command() -> click.Command:
             model_argument(),
             Option("-p", "--prompt", metavar="TEXT", help=_("The message; “-” reads it from the input.")),
             Option("-s", "--system", metavar="TEXT", help=_("What the model is told before the conversation.")),
+            Option(
+                "--hide-reasoning", is_flag=True, default=False,
+                help=_("Shows only answers, not what the model thinks before them. With --json, they come apart."),
+            ),
             receipt_option(),
             *answer_options(),
         ],
@@ -65,14 +69,15 @@ def command() -> click.Command:
 
 def chat(
     model: str | None, prompt: str | None, system: str | None, engine: str, verbose: bool, as_json: bool,
-    alternatives: int | None, receipt: str | None, **flags: Any,
+    alternatives: int | None, hide_reasoning: bool, receipt: str | None, **flags: Any,
 ) -> int:  # fmt: skip
     """Runs the command and returns the exit code."""
     shown = alternatives_wanted(alternatives, as_json=as_json)
     interactive = prompt is None and not as_json and output.is_terminal(sys.stdin) and output.is_terminal(sys.stdout)
     messages = iter(()) if interactive else _first_read(given_messages(prompt))
     what = wanted(model, flags)
-    view = with_receipts(JsonView() if as_json else TextView(verbose=verbose, wrap=True), receipt)
+    plain = TextView(verbose=verbose, wrap=True, reasoning=not hide_reasoning)
+    view = with_receipts(JsonView() if as_json else plain, receipt)
     with opened(what, engine=engine) as held:
         if not held.info.has_template:
             raise NoConversation

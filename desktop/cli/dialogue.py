@@ -38,38 +38,34 @@ class Dialogue:
         Raises `UserError` where the engine cannot answer.
         """
         self.unanswered = text
-        written: list[str] = []
+        answer = _Written()
         question = Message(Role.USER, text)
         request = GenerationRequest(
             messages=(*self.messages, question), sampling=self.sampling, alternatives=self.alternatives,
             receipt=self.receipts,
         )  # fmt: skip
         try:
-            yield from self._events(request, stop, written)
+            yield from self._events(request, stop, answer)
         finally:
-            if written:
-                self.turns += [question, Message(Role.ASSISTANT, "".join(written))]
+            if answer.message.content or answer.message.reasoning:
+                self.turns += [question, answer.message]
                 self.unanswered = ""
 
     def go_on(self, stop: StopFlag) -> Iterator[GenerationEvent]:
         """Yields more of the last answer, which was cut. Raises `UserError` where the engine cannot go on."""
-        written: list[str] = []
+        answer = _Written(self.turns[-1])
         request = GenerationRequest(
             messages=self.messages, continue_last=True, sampling=self.sampling, receipt=self.receipts
         )
-        before = self.turns[-1].content
         try:
-            for event in self._events(request, stop, written):
-                if isinstance(event, TextDelta) and event.replaces:
-                    before = before[: -event.replaces]
-                yield event
+            yield from self._events(request, stop, answer)
         finally:
-            self.turns[-1] = Message(Role.ASSISTANT, before + "".join(written))
+            self.turns[-1] = answer.message
 
-    def _events(self, request: GenerationRequest, stop: StopFlag, written: list[str]) -> Iterator[GenerationEvent]:
+    def _events(self, request: GenerationRequest, stop: StopFlag, answer: _Written) -> Iterator[GenerationEvent]:
         for event in self.engine.generate(request, stop):
             if isinstance(event, TextDelta):
-                written.append(event.text)
+                answer.add(event)
             elif isinstance(event, Finished):
                 self.last = event
             yield event
@@ -97,3 +93,18 @@ class Dialogue:
         """Forgets all turns; the system prompt stays."""
         self.turns.clear()
         self.unanswered = ""
+
+
+class _Written:
+    """An answer as it comes, its reasoning apart."""
+
+    def __init__(self, before: Message | None = None) -> None:
+        self._texts = {False: before.content, True: before.reasoning} if before else {False: "", True: ""}
+
+    def add(self, event: TextDelta) -> None:
+        text = self._texts[event.reasoning]
+        self._texts[event.reasoning] = text[: len(text) - event.replaces] + event.text
+
+    @property
+    def message(self) -> Message:
+        return Message(Role.ASSISTANT, self._texts[False], self._texts[True])

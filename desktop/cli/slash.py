@@ -211,7 +211,11 @@ def saved_text(dialogue: Dialogue, suffix: str) -> str:
     """Returns the conversation as it is saved: JSON for `.json`, else Markdown."""
     if suffix.lower() == ".json":
         info = dialogue.engine.info
-        messages = [{"role": message.role.value, "content": message.content} for message in dialogue.messages]
+        messages = [
+            {"role": message.role.value, "content": message.content}
+            | ({"reasoning_content": message.reasoning} if message.reasoning else {})
+            for message in dialogue.messages
+        ]
         return json.dumps({"model": info.name or info.path, "messages": messages}, ensure_ascii=False, indent=2) + "\n"
     return "\n\n".join(map(_as_markdown, dialogue.messages)) + "\n"
 

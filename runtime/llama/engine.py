@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ from runtime import devices, draft_file, gguf_header, lora_files, memory, runnab
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama import library as llama_library
 from runtime.llama import state
-from runtime.llama.answers import Answer, KnownAnswers, ids_spelling
+from runtime.llama.answer_text import AnswerText
+from runtime.llama.answers import KnownAnswers
 from runtime.llama.cache import Stopped, TokenCache
 from runtime.llama.logits import InvalidNumbers, check_score, check_scores
 from runtime.llama.model import LlamaModel, mappable
@@ -36,14 +38,12 @@ from runtime.protocol import (
     ReplayEvent,
     StateLoaded,
     StateSaved,
-    TextDelta,
     Usage,
 )
 from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
+from runtime.reasoning import joined
 from runtime.receipt import Receipt, ReplayRefused, deciding
 from runtime.settings import changed
-from runtime.stop import StopMatcher
-from runtime.stream import StreamDecoder
 from runtime.text import _
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class LlamaEngine:
     def _remember(self, answer: _Answer, request: GenerationRequest) -> None:
         """Keeps the ids of an answer in a conversation, for when it is continued or read again."""
         if request.messages and (answer.continued or not request.continue_last):
-            self._known.remember(answer.written(_written(request)))
+            for known in answer.text.answers():
+                self._known.remember(known)
 
     def _constrain(self, request: GenerationRequest, prompt: Prompt) -> Callable[[], Constraint] | None:
         """Returns what makes the answer's constraint; None for an answer that is free."""
@@ -161,7 +162,7 @@ class LlamaEngine:
             engine=self._info.engine, build=self._info.build,
             template_sha256=hashlib.sha256(template).hexdigest() if template else "",
             load=self._deciding, sampling=changed(request.sampling),
-            continued=prompt.continued, written=_written(request),
+            continued=prompt.continued, written=_written(request), named=prompt.named,
             ignore_end=request.ignore_end, alternatives=request.alternatives,
         )  # fmt: skip
 
@@ -264,21 +265,16 @@ class _Answer:
         ignores_end = request.ignore_end and constrain is None  # nothing can follow the end of a grammar
         self._ends_answer = (lambda token: False) if ignores_end else model.vocabulary.ends_answer
         self._seed = used_seed(request.sampling)
-        self._ids = list(prompt.continued)
-        self._text: list[str] = []
-        self._decoder = StreamDecoder()
-        self._decoder.feed(b"".join(map(model.vocabulary.piece, prompt.continued)))
-        self._replaces = int(self._decoder.unfinished)
-        self._resumed = self._replaces
-        self._matcher = StopMatcher(request.sampling.stop)
+        # An answer that is held to a form cannot think first.
+        spoken = prompt if constrain is None else replace(prompt, families=(), inside=None, named=())
+        self.text = AnswerText(model.vocabulary, spoken, stop=request.sampling.stop, before=_written(request))
         self._sampler = SamplerChain(
             model.library, model.vocabulary, request.sampling, seed=self._seed, context_length=model.context_length,
             constrain=constrain, alternatives=request.alternatives,
         )  # fmt: skip
-        self._cached = self._generated = self._shifted = 0
+        self._cached = self._shifted = 0
         self._stuck = False
         self._reuse_note = ""
-        self._stop_text = ""
         self._started = self._read_at = self._ended = time.perf_counter()
 
     def events(self) -> Iterator[GenerationEvent]:
@@ -290,31 +286,17 @@ class _Answer:
         except Stopped:
             reason = FinishReason.STOPPED
         except Exception:  # whatever it is: what was written before stays valid, to the last character
-            yield from self._release()
+            yield from self.text.release()
             raise
         self._ended = time.perf_counter()
         self._steps.end()
-        yield from self._release()
+        yield from self.text.release()
         yield self._finished(reason)
-
-    def _release(self) -> Iterator[TextDelta]:
-        """Yields what was held back and comes no longer."""
-        rest = "" if self._stop_text else self._rest()
-        if rest:
-            yield self._delta(rest)
 
     @property
     def continued(self) -> tuple[int, ...]:
         """The ids with which an answer that is continued began, where they are known."""
         return self._prompt.continued
-
-    def written(self, before: str) -> Answer:
-        """Returns the whole answer once it has ended; `before` is the text that it continues."""
-        text = before[: len(before) - (self._resumed - self._replaces)] + "".join(self._text)
-        ids = tuple(self._ids)
-        if self._stop_text:  # the last tokens hold what was not shown
-            ids = ids_spelling(text, self._ids, list(map(self._model.vocabulary.piece, self._ids)))
-        return Answer(text, ids, self._prompt.lead)
 
     def close(self) -> None:
         self._steps.end()
@@ -343,25 +325,15 @@ class _Answer:
                 yield self._sampler.drawn
             if self._ends_answer(token):
                 return FinishReason.END
-            self._generated += 1
-            self._ids.append(token)
-            text, stop_text = self._matcher.feed(self._decoder.feed(vocabulary.piece(token)))
-            if text:
-                yield self._delta(text)
-            if stop_text is not None:
-                self._stop_text = stop_text
+            yield from self.text.add(token)
+            if self.text.stop_text:
                 return FinishReason.STOP_TEXT
-            if self._generated >= limit:
+            if self.text.generated >= limit:
                 return FinishReason.LENGTH
             if self._steps.length >= self._model.context_length and not self._make_room():
                 return FinishReason.CONTEXT
-            self._steps.append(token, wanted=limit - self._generated)
+            self._steps.append(token, wanted=limit - self.text.generated)
         return FinishReason.STOPPED
-
-    def _delta(self, text: str) -> TextDelta:
-        self._text.append(text)
-        replaces, self._replaces = self._replaces, 0
-        return TextDelta(id=0, text=text, n_tokens=self._generated, replaces=replaces)
 
     def _make_room(self) -> bool:
         """Shifts the full context where that was chosen and can be done."""
@@ -386,18 +358,14 @@ class _Answer:
     def _limit(self) -> float:
         return self._params.max_tokens if self._params.max_tokens > 0 else float("inf")
 
-    def _rest(self) -> str:
-        """Text held back for a character or a stop text that did not come."""
-        text, stop_text = self._matcher.feed(self._decoder.finish())
-        return text if stop_text is not None else text + self._matcher.finish()
-
     def _finished(self, reason: FinishReason) -> Finished:
         evaluated = max(len(self._prompt.ids) - self._cached, 0)
         usage = Usage(
             prompt_tokens=len(self._prompt.ids),
             cached_tokens=self._cached,
             evaluated_tokens=evaluated,
-            generated_tokens=self._generated,
+            generated_tokens=self.text.generated,
+            reasoning_tokens=self.text.reasoning_tokens,
             prompt_seconds=self._read_at - self._started,
             generation_seconds=max(self._ended - self._read_at, 0.0),
             context_used=len(self._cache),
@@ -407,8 +375,8 @@ class _Answer:
             accepted_tokens=self._steps.accepted,
         )
         return Finished(
-            id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self._stop_text, notes=tuple(self._notes()),
-            receipt=self._receipt(reason),
+            id=0, reason=reason, usage=usage, seed=self._seed, stop_text=self.text.stop_text,
+            notes=tuple(self._notes()), receipt=self._receipt(reason),
         )  # fmt: skip
 
     def _receipt(self, reason: FinishReason) -> Receipt | None:
@@ -419,14 +387,14 @@ class _Answer:
             return None
         prompt, answer = schedules
         return self._make_receipt(
-            seed=self._seed, prompt=prompt, answer=answer, ids=tuple(self._ids[len(self._prompt.continued) :]),
-            text="".join(self._text), reason=reason.value, stop_text=self._stop_text,
+            seed=self._seed, prompt=prompt, answer=answer, ids=tuple(self.text.ids[len(self._prompt.continued) :]),
+            text=self.text.raw, reason=reason.value, stop_text=self.text.stop_text,
         )  # fmt: skip
 
 
 def _written(request: GenerationRequest) -> str:
     """Returns the text of the answer that is continued."""
-    return request.messages[-1].content if request.continue_last and request.messages else ""
+    return joined(request.messages[-1]) if request.continue_last and request.messages else ""
 
 
 def _part_of(listener: LoadListener | None, start: float, share: float) -> LoadListener | None:

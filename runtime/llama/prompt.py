@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
+
 from runtime.chat_template import choose_template
 from runtime.control_text import Segment
 from runtime.errors import UserError
@@ -19,6 +21,8 @@ from runtime.llama.token_types import TokenAttribute
 from runtime.llama.vocabulary import UnknownToken
 from runtime.messages import Message, Role
 from runtime.protocol import GenerationRequest
+from runtime.reasoning import joined, separated
+from runtime.reasoning_marks import Marks, all_marks, families_of, opened_by
 from runtime.render import Rendered, TemplateRenderer
 from runtime.text import _
 
@@ -35,7 +39,8 @@ class Prompt:
 
     `keep` is how many tokens at the beginning stay when the context shifts: the system prompt. `lead` is the text
     between the last mark and the answer, and `continued` the ids of the answer so far, where they are known.
-    `template` is the source of the chat template that wrote it.
+    `template` is the source of the chat template that wrote it, `families` the marks of reasoning that the model knows,
+    `inside` those that the prompt has opened, and `named` the control tokens that are part of such marks.
     """
 
     ids: list[int]
@@ -45,6 +50,9 @@ class Prompt:
     lead: str = ""
     continued: tuple[int, ...] = ()
     template: str = ""
+    families: tuple[Marks, ...] = ()
+    inside: Marks | None = None
+    named: tuple[int, ...] = ()
 
 
 class PromptTooLong(UserError):
@@ -97,6 +105,7 @@ class PromptBuilder:
         self._known_answers = known
         self._context_length = model.context_length
         self._templates = {name: model.template(name) for name in model.template_names()}
+        self._families: dict[str, tuple[Marks, ...]] = {}  # by the template's source
         self._last_cut: tuple[Message, ...] = ()
         self._renderer = TemplateRenderer()
         if self._templates:
@@ -114,6 +123,7 @@ class PromptBuilder:
             return self._checked(Prompt(self._raw(request.prompt), keep=_SINKS))
         if not request.messages:
             raise NothingToContinue
+        request = msgspec.structs.replace(request, messages=tuple(map(separated, request.messages)))
         policy = request.sampling.context_policy
         if policy == "stop":
             return self._whole(request)
@@ -121,7 +131,8 @@ class PromptBuilder:
 
     def count(self, messages: tuple[Message, ...]) -> int:
         """Returns the length in tokens of the whole conversation, nothing left out."""
-        return len(self._ids(self._render(messages), messages)) if messages else 0
+        turns = tuple(map(separated, messages))
+        return len(self._ids(self._render(turns), turns)) if turns else 0
 
     def close(self) -> None:
         self._renderer.close()
@@ -199,14 +210,58 @@ class PromptBuilder:
         """Returns the prompt without the messages before position `upto`, system prompts apart."""
         dropped = tuple(at for at, turn in enumerate(request.messages[:upto]) if turn.role is not Role.SYSTEM)
         kept = tuple(turn for at, turn in enumerate(request.messages) if at not in dropped)
+        if request.continue_last and kept[-1].reasoning and len(kept) > 1:
+            return replace(self._thinking_on(kept), dropped=dropped)
         rendered = self._render(kept, continue_last=request.continue_last)
-        prompt = Prompt(self._ids(rendered, kept), dropped, rendered.notes, template=self._template())
+        prompt = self._marked(Prompt(self._ids(rendered, kept), dropped, rendered.notes))
         if not request.continue_last:
-            return replace(prompt, lead=_lead(rendered))
+            opened = opened_by(_behind_messages(rendered.text, kept), prompt.families)
+            return replace(prompt, lead=_lead(rendered), inside=opened)
         answer = self._known_answers.find(kept[-1].content)
         if answer is None or prompt.ids[-len(answer.ids) :] != list(answer.ids):
             return prompt
         return replace(prompt, lead=answer.lead, continued=answer.ids)
+
+    def _thinking_on(self, turns: tuple[Message, ...]) -> Prompt:
+        """Returns the prompt for going on with an answer that thought first: as it was asked, and what it wrote.
+
+        A template would write such an answer as one that is complete, or leave out what was thought.
+        """
+        rendered = self._render(turns[:-1])
+        prompt = self._marked(Prompt(self._ids(rendered, turns), (), rendered.notes, lead=_lead(rendered)))
+        opened = opened_by(_behind_messages(rendered.text, turns[:-1]), prompt.families)
+        marks = opened or next(iter(prompt.families), None)
+        inside = marks if not turns[-1].content else None
+        answer = self._known_answers.find(joined(turns[-1]))
+        if answer is not None and answer.ids:
+            return replace(prompt, ids=[*prompt.ids, *answer.ids], continued=answer.ids, inside=inside)
+        written = self._thoughts(turns[-1], marks, opened=opened is not None)
+        return replace(prompt, ids=[*prompt.ids, *written], inside=inside)
+
+    def _thoughts(self, turn: Message, marks: Marks | None, *, opened: bool) -> list[int]:
+        """Returns the ids of reasoning and answer between the model's own marks, or of the answer without any."""
+        tokenize = self._vocabulary.tokenize
+        if marks is None:
+            return tokenize(turn.content or turn.reasoning)
+        ids = [] if opened else tokenize(marks.open.rstrip("\n") + "\n", special=True)
+        ids += tokenize(turn.reasoning)
+        if turn.content:
+            ids += tokenize("\n" + marks.close + "\n\n", special=True) + tokenize(turn.content)
+        return ids
+
+    def _marked(self, prompt: Prompt) -> Prompt:
+        """Returns the prompt with its template and the marks that its model knows."""
+        template = self._template()
+        families = self._families.get(template)
+        if families is None:
+            families = self._families[template] = families_of(template, self._is_token)
+        marks = all_marks(families)
+        named = [token for text, token in self._vocabulary.control_tokens.items() if families and text in marks]
+        return replace(prompt, template=template, families=families, named=tuple(named))
+
+    def _is_token(self, text: str) -> bool:
+        ids = self._vocabulary.tokenize(text, special=True)
+        return len(ids) == 1 and self._vocabulary.label(ids[0]) == text
 
     def _answer_room(self, request: GenerationRequest) -> int:
         share = self._context_length // _ANSWER_SHARE
@@ -294,6 +349,16 @@ def _lead(rendered: Rendered) -> str:
     """Returns what stands behind the last mark of a prompt."""
     last = rendered.segments[-1:]
     return last[0].text if last and not last[0].control else ""
+
+
+def _behind_messages(text: str, turns: tuple[Message, ...]) -> str:
+    """Returns what a rendered prompt holds behind the last message."""
+    at = 0
+    for turn in turns:
+        content = turn.content.strip()
+        found = text.find(content, at)
+        at = found + len(content) if found >= 0 else at
+    return text[at:]
 
 
 def _possible_cuts(turns: tuple[Message, ...]) -> list[int]:

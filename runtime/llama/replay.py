@@ -6,9 +6,10 @@ Knows no conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain
 
+from runtime.llama.answer_text import Speller
 from runtime.llama.cache import TokenCache
 from runtime.llama.logits import check_scores
 from runtime.llama.model import LlamaModel
@@ -140,7 +141,7 @@ class Replay:
 
     def _text(self, ids: list[int]) -> str:
         """Returns what these tokens show, as the answer showed them."""
-        piece: Callable[[int], bytes] = self._model.vocabulary.piece
+        piece = Speller(self._model.vocabulary, self._receipt.named).spell
         decoder, matcher = StreamDecoder(), StopMatcher(self._receipt.sampling_params.stop)
         decoder.feed(b"".join(map(piece, self._receipt.continued)))
         text = ""

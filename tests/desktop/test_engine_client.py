@@ -23,6 +23,7 @@ from runtime.messages import Message, Role
 from runtime.params import LoadParams
 from runtime.places import path_of, places
 from runtime.protocol import FinishReason, GenerationRequest
+from runtime.reasoning import separated
 
 Make = Callable[..., "Watched"]
 REQUEST = GenerationRequest(messages=(Message(Role.USER, "What is the capital of France?"),))
@@ -98,6 +99,15 @@ def test_an_answer_arrives_whole_and_is_closed_once(qtbot: QtBot, make: Make, mo
     assert len(client.all("prompt_progress")) == 2
     states = [state for (state,) in client.all("state_changed")]
     assert states == ["starting", "loading", "generating", "ready"]
+
+
+def test_reasoning_arrives_before_the_answer_between_marks(qtbot: QtBot, make: Make, model: Path) -> None:
+    client = make(thoughts="A capital, then.")
+    client.load(model, LoadParams())
+    for _turn in range(2):
+        text = client.written(answered(qtbot, client))
+        answer = separated(Message(Role.ASSISTANT, text))
+        assert (answer.reasoning, answer.content) == ("A capital, then.", REPLY)
 
 
 def test_an_answer_asked_for_while_loading_follows_the_load(qtbot: QtBot, make: Make, model: Path) -> None:

@@ -36,6 +36,7 @@ class FakeEngine:
     """Gives `answers` one after the other, then echoes the last message. An answer may be an error, which is raised."""
 
     answers: list[str | UserError] = field(default_factory=list)
+    thoughts: str = ""  # what it thinks before each answer
     drops: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     requests: list[GenerationRequest] = field(default_factory=list)
@@ -54,6 +55,10 @@ class FakeEngine:
             yield ContextTrimmed(id=0, dropped=self.drops)
         yield PromptProgress(id=0, done=3, total=3)
         count, reason = 0, FinishReason.END
+        for piece in self._pieces(self.thoughts) if self.thoughts else ():
+            count += 1
+            yield TextDelta(id=0, text=piece, n_tokens=count, reasoning=True)
+        thought = count
         for piece in self._pieces(answer):
             if stop.is_set():
                 reason = FinishReason.STOPPED
@@ -61,7 +66,8 @@ class FakeEngine:
             count += 1
             yield TextDelta(id=0, text=piece, n_tokens=count)
         usage = Usage(
-            prompt_tokens=3, evaluated_tokens=3, generated_tokens=count, prompt_seconds=0.1, generation_seconds=0.5,
+            prompt_tokens=3, evaluated_tokens=3, generated_tokens=count, reasoning_tokens=thought,
+            prompt_seconds=0.1, generation_seconds=0.5,
             context_used=3 + count, context_length=4096,
         )  # fmt: skip
         seed = request.sampling.seed if request.sampling.seed >= 0 else 7

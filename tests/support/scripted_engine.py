@@ -25,6 +25,7 @@ class Script:
     """How the engine behaves. Times are seconds."""
 
     reply: str = "The capital of France is Paris."
+    thoughts: str = ""  # what it thinks before each answer, in one piece
     echo: bool = False  # answers with the last message in place of the reply, so that answers can be told apart
     delay: float = 0.0  # before each token
     endless: bool = False  # the reply again and again, until Stop
@@ -134,6 +135,8 @@ class ScriptedEngine:
             return
         for done in range(self._script.prompt_steps):
             self._send("prompt_progress", item["id"], done=done + 1, total=self._script.prompt_steps)
+        if self._script.thoughts:
+            self._send("text", item["id"], text=self._script.thoughts, n_tokens=1, reasoning=True)
         written = 0
         for token in self._reply(item):
             if self._must_fail(item["id"], written):
