@@ -115,11 +115,17 @@ class Comparison:
         ours, theirs = _perplexity(reference), _perplexity(candidate)
         return Quality(
             tokens=len(kl),
-            kl=Divergence(mean=float(kl.mean()), median=_quantile(kl, 0.5), p99=_quantile(kl, 0.99), max=float(kl.max())),
+            kl=_spread(kl),
             top1_agreement=float(np.concatenate(self._same).mean()),
             perplexity=Perplexity(reference=ours, candidate=theirs, ratio=theirs / ours),
             probability_rms=float(np.sqrt((change**2).mean())),
         )
+
+
+def _spread(kl: NDArray[np.float64]) -> Divergence:
+    return Divergence(
+        mean=float(kl.mean()), median=_quantile(kl, 0.5), p99=_quantile(kl, 0.99), max=float(kl.max())
+    )
 
 
 def _quantile(values: NDArray[np.float64], share: float) -> float:
@@ -146,4 +152,4 @@ def _divergence(p: NDArray[np.float32], q: NDArray[np.float32]) -> NDArray[np.fl
     chance = np.exp(p)
     with np.errstate(invalid="ignore"):  # minus infinity from minus infinity: impossible in both
         terms = np.where(chance > 0, chance * (p - q), 0)
-    return np.maximum(terms.sum(axis=1, dtype=np.float64), 0.0)
+    return np.asarray(np.maximum(terms.sum(axis=1, dtype=np.float64), 0.0))
