@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from runtime.messages import Message
 from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest, ReplayEvent, StateLoaded, StateSaved
 from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
 from runtime.receipt import Receipt
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 LoadListener = Callable[[float], bool]
 """Called with the fraction loaded, 0 to 1; returning False ends the load."""
@@ -72,6 +76,18 @@ class Engine(Protocol):
         """Yields progress, and last the log-probability of each token of a plain text given those before it.
 
         Raises `UserError`: `NothingToScore`, `ReadingStopped` where `stop` was set.
+        """
+        ...
+
+    def begin_marks(self) -> list[int]:
+        """Returns the ids that the model wants before any text: one begin mark, or nothing."""
+        ...
+
+    def logits(self, ids: Sequence[int], stop: StopFlag, *, first: int, at_most: int) -> Iterator[NDArray[np.float32]]:
+        """Evaluates tokens from an empty memory and yields the logits (n, V) at those from `first` on, in order.
+
+        In pieces of at most `at_most` rows and what the engine has room for; each is valid until the next one. Raises
+        `ReadingStopped` where `stop` was set, and `ReadingFailed`.
         """
         ...
 

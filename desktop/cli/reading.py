@@ -9,10 +9,10 @@ from desktop.cli import output
 from desktop.cli.interrupt import Interrupts
 from runtime.engine import StopFlag
 from runtime.errors import UserError
-from runtime.reading import Embedded, ReadProgress, Scored
+from runtime.reading import ReadProgress
 from runtime.text import _
 
-Result = TypeVar("Result", Scored, Embedded)
+Result = TypeVar("Result")
 
 
 def read(start: Callable[[StopFlag], Iterator[ReadProgress | Result]]) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,9 @@ from runtime.settings import changed
 from runtime.text import _
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from runtime.gguf_header import GgufHeader
     from runtime.llama.constraint import Constraint, Constraints
     from runtime.llama.draft import ModelDrafter
@@ -219,6 +222,20 @@ class LlamaEngine:
             yield from scoring.score(self._model, text)
         finally:
             self._cache.clear()  # scoring used the context; the next answer reads its prompt anew
+
+    def begin_marks(self) -> list[int]:
+        return self._model.vocabulary.tokenize("", add_bos=True)
+
+    def logits(self, ids: Sequence[int], stop: StopFlag, *, first: int, at_most: int) -> Iterator[NDArray[np.float32]]:
+        from runtime.llama import scoring
+
+        self._model.watch(stop)
+        try:
+            for _read, rows in scoring.Reader(self._model).rows(ids, first, at_most=at_most):
+                if len(rows):
+                    yield rows
+        finally:
+            self._cache.clear()
 
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
         from runtime.llama import embedding

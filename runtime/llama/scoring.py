@@ -18,6 +18,8 @@ from runtime.llama.logits import InvalidNumbers
 from runtime.llama.model import LlamaModel
 from runtime.reading import NothingToScore, ReadProgress, Scored
 
+Logits = NDArray[np.float32]
+
 _LOGITS_BYTES = 64 * 1024 * 1024  # of one piece's rows of logits: 110 rows of a vocabulary of 150,000
 
 
@@ -53,7 +55,7 @@ def score(model: LlamaModel, text: str) -> Iterator[ReadProgress | Scored]:
     windows = windows_of(len(ids), context_length=model.context_length, begin_mark=bool(head))
     if not windows:
         raise NothingToScore
-    reader = _Reader(model)
+    reader = Reader(model)
     total = sum(len(head) + window.end - window.start for window in windows)
     done, logprobs = 0, list[float]()
     yield ReadProgress(done=0, total=total)
@@ -70,7 +72,7 @@ def score(model: LlamaModel, text: str) -> Iterator[ReadProgress | Scored]:
     )  # fmt: skip
 
 
-class _Reader:
+class Reader:
     """Evaluates token sequences from an empty memory, in pieces whose logits fit into a bounded room."""
 
     def __init__(self, model: LlamaModel) -> None:
@@ -80,25 +82,37 @@ class _Reader:
 
     def read(self, tokens: Sequence[int], targets: Sequence[int]) -> Iterator[tuple[int, list[float]]]:
         """Yields (tokens read, log-probabilities) for each piece; `targets` follow the last tokens, one each."""
+        done = 0
+        for read, logits in self.rows(tokens, len(tokens) - len(targets)):
+            due = targets[done : done + len(logits)]
+            done += len(logits)
+            yield read, log_probabilities(logits, due) if len(due) else []
+
+    def rows(self, tokens: Sequence[int], first: int, *, at_most: int = 0) -> Iterator[tuple[int, Logits]]:
+        """Yields (tokens read, logits (n, V) at those from `first` on) for each piece; valid until the next one.
+
+        `at_most` limits the size of a piece further.
+        """
         library, context = self._model.library, self._model.context
         library.llama_memory_clear(library.llama_get_memory(context), False)
-        silent = len(tokens) - len(targets)
-        with Batch(library, self._step) as batch:
-            for start in range(0, len(tokens), self._step):
-                piece = tokens[start : start + self._step]
+        step = min(self._step, at_most) if at_most else self._step
+        with Batch(library, step) as batch:
+            for start in range(0, len(tokens), step):
+                piece = tokens[start : start + step]
                 batch.clear()
                 for position, token in enumerate(piece, start):
-                    batch.add(token, position, wanted=position >= silent)
+                    batch.add(token, position, wanted=position >= first)
                 batch.evaluate(context)
-                due = targets[max(start - silent, 0) : max(start + len(piece) - silent, 0)]
-                yield len(piece), self._logprobs(due) if due else []
+                yield len(piece), self._logits(min(max(start + len(piece) - first, 0), len(piece)))
 
-    def _logprobs(self, targets: Sequence[int]) -> list[float]:
+    def _logits(self, count: int) -> Logits:
+        if not count:
+            return np.empty((0, self._n_vocab), np.float32)
         pointer = self._model.library.llama_get_logits(self._model.context)
-        return log_probabilities(np.ctypeslib.as_array(pointer, (len(targets), self._n_vocab)), targets)
+        return np.ctypeslib.as_array(pointer, (count, self._n_vocab))
 
 
-def log_probabilities(logits: NDArray[np.float32], targets: Sequence[int]) -> list[float]:
+def log_probabilities(logits: Logits, targets: Sequence[int]) -> list[float]:
     """Returns, for each row of logits (T, V), the natural log of its target's probability. Raises `InvalidNumbers`."""
     highest = logits.max(axis=1, keepdims=True)  # NaN where any is NaN
     if not np.isfinite(highest).all():
