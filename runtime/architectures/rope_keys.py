@@ -74,6 +74,8 @@ def _scaling_fields(scaling: str, params: Settings, raw: Settings) -> Fields:
     if scaling == "none":
         return {}
     trained, stretched = _contexts(scaling, params, raw)
+    if scaling == "linear":
+        return {"factor": params["factor"]}
     fields: Fields = {
         "factor": params.get("factor") or stretched / trained,
         "original_context": trained,
@@ -89,11 +91,10 @@ def _scaling_fields(scaling: str, params: Settings, raw: Settings) -> Fields:
 def _contexts(scaling: str, params: Settings, raw: Settings) -> tuple[int, int]:
     """Returns the context the model was first trained with, and the one it is stretched to."""
     longest = raw.get("max_position_embeddings") or 2048
-    if scaling in ("linear", "dynamic"):
+    if scaling == "dynamic":
         return longest, longest
-    return raw.get("original_max_position_embeddings") or params.get("original_max_position_embeddings") or longest, (
-        longest
-    )
+    named = "original_max_position_embeddings"
+    return raw.get(named) or params.get(named) or longest, longest
 
 
 def _attention_from_mscale(params: Settings) -> float:
@@ -157,9 +158,9 @@ def _gguf_scaling(settings: Settings, dim: int, base: float, source: Source) -> 
     if FREQS in source.names:
         return _from_divisors(_listed(source, FREQS), dim, base, attention)
     if scaling == "yarn":
-        # llama.cpp multiplies by YaRN's own recommendation as well
-        return {"scaling": "yarn", "factor": factor, "original_context": trained,
-                "attention_factor": attention * yarn_sharpness(factor)}  # fmt: skip
+        # llama.cpp multiplies by YaRN's own recommendation as well; 0 stands for just that
+        sharpness = 0.0 if attention == 1.0 else attention * yarn_sharpness(factor)
+        return {"scaling": "yarn", "factor": factor, "original_context": trained, "attention_factor": sharpness}
     if scaling == "linear" and factor != 1.0:
         return {"scaling": "linear", "factor": factor}
     return {}

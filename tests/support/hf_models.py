@@ -25,7 +25,8 @@ _COMMON: dict[str, Any] = {
 }  # fmt: skip
 _LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0,
            "high_freq_factor": 4.0, "original_max_position_embeddings": 16}  # fmt: skip
-_WINDOWED = {"head_dim": 16, "sliding_window": 4, "query_pre_attn_scalar": 12, "num_hidden_layers": 6}
+_WINDOWED = {"head_dim": 16, "sliding_window": 4, "query_pre_attn_scalar": 16, "num_hidden_layers": 6}
+_LAYER_TYPES = ["full_attention", "sliding_attention", "sliding_attention"] * 2
 _LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.2, 1.3],
          "long_factor": [1.5, 2.0, 3.0, 4.0]}  # fmt: skip
 
@@ -72,7 +73,10 @@ CASES = (
     Case("mixtral", "MixtralConfig", "MixtralForCausalLM", {"num_local_experts": 4, "num_experts_per_tok": 2}),
     Case("gemma2", "Gemma2Config", "Gemma2ForCausalLM", _WINDOWED),
     Case("gemma3", "Gemma3TextConfig", "Gemma3ForCausalLM", _WINDOWED),
-    Case("gemma3, scaled", "Gemma3TextConfig", "Gemma3ForCausalLM",
+    Case("gemma3, scale of its own", "Gemma3TextConfig", "Gemma3ForCausalLM",
+         _WINDOWED | {"query_pre_attn_scalar": 12}),
+    Case("gemma3, other windows", "Gemma3TextConfig", "Gemma3ForCausalLM", _WINDOWED | {"layer_types": _LAYER_TYPES}),
+    Case("gemma3, stretched", "Gemma3TextConfig", "Gemma3ForCausalLM",
          _WINDOWED | {"rope_parameters": {
              "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
              "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
@@ -100,6 +104,7 @@ def oracle(case_name: str, **more: Any) -> Any:
     """Returns the tiny model of a case, in f32, with weights that leave no part of it without effect."""
     import transformers
 
+    transformers.utils.logging.disable_progress_bar()
     wanted = case(case_name)
     options = (_COMMON if wanted.common else {}) | wanted.options | more
     config = getattr(transformers, wanted.config)(**options, attn_implementation="eager")

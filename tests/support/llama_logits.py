@@ -1,0 +1,57 @@
+"""What llama.cpp makes of a GGUF file: logits at every position, the oracle of the native Transformer.
+
+Knows its C functions only through runtime/llama/library.py. Everything is in f32: cache too, flash attention off.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runtime.llama.library import load_library
+
+_F32, _OFF = 0, 0
+
+
+def llama_logits(path: Path, ids: Sequence[int], *, n_ctx: int = 512) -> np.ndarray:
+    """Returns the logits (T, V) after each of the ids, read whole from an empty cache."""
+    with _opened(path, n_ctx) as (library, model, context):
+        batch = library.llama_batch_init(len(ids), 0, 1)
+        try:
+            batch.n_tokens = len(ids)
+            for at, token in enumerate(ids):
+                batch.token[at], batch.pos[at], batch.logits[at] = token, at, 1
+                batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
+            assert library.llama_decode(context, batch) == 0
+        finally:
+            library.llama_batch_free(batch)
+        size = library.llama_vocab_n_tokens(library.llama_model_get_vocab(model))
+        rows = [library.llama_get_logits_ith(context, at)[:size] for at in range(len(ids))]
+        return np.array(rows, np.float32)
+
+
+@contextmanager
+def _opened(path: Path, n_ctx: int) -> Iterator[tuple[Any, Any, Any]]:
+    library = load_library()
+    wanted = library.llama_model_default_params()
+    wanted.n_gpu_layers = 0
+    model = library.llama_model_load_from_file(os.fsencode(path), wanted)
+    assert model, f"llama.cpp refuses {path.name}"
+    params = library.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = n_ctx
+    params.type_k = params.type_v = _F32
+    params.flash_attn_type = _OFF
+    params.n_threads = params.n_threads_batch = 1
+    context = library.llama_init_from_model(model, params)
+    try:
+        assert context, f"llama.cpp makes no context for {path.name}"
+        yield library, model, context
+    finally:
+        if context:
+            library.llama_free(context)
+        library.llama_model_free(model)
