@@ -14,8 +14,8 @@ from typing import Any
 from runtime import devices, gguf_header, lora_files, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama.batch import Batch
-from runtime.llama.logits import InvalidNumbers
 from runtime.llama.model import LlamaModel
+from runtime.logits import InvalidNumbers
 from runtime.memory import DEFAULT_CONTEXT
 from runtime.params import LoadParams
 from runtime.reading import Embedded, EmbedRequest, NothingToEmbed, Pooling, ReadProgress, TextTooLong

@@ -17,11 +17,12 @@ from runtime.llama import state
 from runtime.llama.answer_text import AnswerText
 from runtime.llama.answers import KnownAnswers
 from runtime.llama.cache import Stopped, TokenCache
-from runtime.llama.logits import InvalidNumbers, check_score, check_scores
+from runtime.llama.logits import check_score, check_scores
 from runtime.llama.model import LlamaModel, mappable
 from runtime.llama.prompt import Prompt, PromptBuilder
-from runtime.llama.sampler import SamplerChain, used_seed
+from runtime.llama.sampler import SamplerChain
 from runtime.llama.speculation import Steps, steps_for
+from runtime.logits import InvalidNumbers
 from runtime.messages import Message
 from runtime.model_errors import clean_name
 from runtime.model_hash import ModelHashes
@@ -43,6 +44,7 @@ from runtime.protocol import (
 from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
 from runtime.reasoning import joined
 from runtime.receipt import Receipt, ReplayRefused, deciding
+from runtime.seed import used_seed
 from runtime.settings import changed
 from runtime.text import _
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.llama.logits import InvalidNumbers
+from runtime.logits import InvalidNumbers
 
 _ROW = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])  # llama_token_data
 _GROUPS = 1024

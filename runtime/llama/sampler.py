@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runtime.llama import biases
+from runtime import biases
 from runtime.llama.vocabulary import Vocabulary
 from runtime.params import SamplingParams
 from runtime.protocol import TokenDrawn
@@ -27,15 +26,9 @@ if TYPE_CHECKING:
     from runtime.llama.front_runners import FrontRunners
     from runtime.llama.stepwise import StepwiseDraw
 
-_MAX_SEED = 0xFFFFFFFE  # 0xFFFFFFFF asks llama.cpp for a random seed, which would then be unknown
 _MIN_KEEP = 1
 _LARGE_VOCABULARY = 100_000  # tokens from which on seeking the front runners pays (both ways measured alternating)
 _MIROSTAT_M = 100  # candidates in Mirostat 1's estimate, as in its paper (arXiv:2007.14966) and llama.cpp
-
-
-def used_seed(params: SamplingParams) -> int:
-    """Returns the seed that the draw will use: the one asked for, or a fresh one."""
-    return secrets.randbelow(_MAX_SEED + 1) if params.seed < 0 else params.seed
 
 
 class SamplerChain:
@@ -81,7 +74,8 @@ class SamplerChain:
 
     def _steps(self, stages: list[tuple[str, Any]], alternatives: int) -> StepwiseDraw | None:
         # llama.cpp's typical-p takes the logarithm of a probability of 0 where a token is forbidden.
-        forbids = self._params.typical_p < 1 and -math.inf in self._biases.values()
+        params = self._params
+        forbids = params.typical_p < 1 and (params.top_n_sigma > 0 or -math.inf in self._biases.values())
         if self._constraint is None and alternatives <= 0 and not forbids:
             return None
         from runtime.llama.stepwise import StepwiseDraw  # brings numpy, which other answers do without

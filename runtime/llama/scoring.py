@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.llama.batch import Batch
-from runtime.llama.logits import InvalidNumbers
 from runtime.llama.model import LlamaModel
+from runtime.logits import InvalidNumbers
 from runtime.reading import NothingToScore, ReadProgress, Scored
 
 Logits = NDArray[np.float32]

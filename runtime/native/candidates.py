@@ -61,11 +61,12 @@ class Candidates:
     def probabilities(self) -> Scores:
         """Returns the softmax (n,) of the scores: p_i = exp(x_i - max x) / sum_j exp(x_j - max x)."""
         weights = exponentials(self.logits, self.highest)
-        return weights / running_sum(weights)[-1]
+        shares: Scores = weights / running_sum(weights)[-1]
+        return shares
 
     @property
     def highest(self) -> np.float32:
-        return self.logits[0] if self.sorted else self.logits.max()
+        return np.float32(self.logits[0] if self.sorted else self.logits.max())
 
 
 def exponentials(logits: Scores, highest: np.float32) -> Scores:

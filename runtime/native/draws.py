@@ -72,7 +72,7 @@ class Mirostat1:
             spread = np.float32(1) - np.float32(np.power(float(self._n_vocab), -float(excess)))
             base = excess * np.float32(np.exp2(float(self._aim.mu))) / spread
             k = float(np.float32(np.power(float(base), float(np.float32(1) / s))))
-        return 1 if math.isnan(k) else int(min(max(k, 1), most))
+        return 1 if math.isnan(k) else int(min(max(k, 1), most))  # k may be infinite
 
 
 class Mirostat2:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from runtime.native.candidates import Candidates, Scores, logarithms, running_sum
+from runtime.native.candidates import Candidates, Indices, Scores, best_first, logarithms, running_sum
 from runtime.native.generator import Generator
 
 Sampler = Callable[[Candidates], None]
@@ -23,6 +23,7 @@ def top_n_sigma(n: float) -> Sampler:
     def apply(c: Candidates) -> None:
         if c.size <= 1:
             return
+        c.forbid(c.logits > -math.inf)  # what cannot come has no part in the mean
         count = np.float32(len(c))
         deviations = c.logits - running_sum(c.logits)[-1] / count
         sigma = np.sqrt(running_sum(deviations * deviations)[-1] / count)
@@ -70,7 +71,7 @@ def top_p(p: float) -> Sampler:
     return apply
 
 
-def _best(c: Candidates, count: int) -> np.ndarray:
+def _best(c: Candidates, count: int) -> Indices:
     if c.sorted:
         return np.arange(len(c))
     return best_first(c.logits, min(count, len(c)))
@@ -117,7 +118,7 @@ def dynamic_temperature(degree: float, reach: float, exponent: float) -> Sampler
     def apply(c: Candidates) -> None:
         if c.size <= 1:
             return
-        share = entropy_of(c) / np.float32(math.log(c.size))
+        share = entropy_of(c) / -np.float32(math.log(np.float32(1) / np.float32(c.size)))
         degree = low + (high - low) * np.float32(math.pow(share, np.float32(exponent)))
         if degree <= 0:
             c.keep_best(1)

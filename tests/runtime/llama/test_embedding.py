@@ -15,7 +15,7 @@ from engines import collect, raw
 from runtime.engine import Embedder, StopFlag
 from runtime.errors import UserError
 from runtime.llama.embedding import LlamaEmbedder, normalized, packs_of
-from runtime.llama.logits import InvalidNumbers
+from runtime.logits import InvalidNumbers
 from runtime.params import LoadParams
 from runtime.reading import Embedded, EmbedRequest, ReadProgress
 from tiny_bert import TinyBert, ids_of

@@ -12,7 +12,7 @@ import pytest
 from runtime.llama.candidates import Candidates
 from runtime.llama.front_runners import FrontRunners
 from runtime.llama.library import load_library
-from runtime.llama.logits import InvalidNumbers
+from runtime.logits import InvalidNumbers
 
 V = 20_000
 

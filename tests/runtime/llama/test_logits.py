@@ -11,7 +11,8 @@ import pytest
 
 import engines
 import tiny_gguf
-from runtime.llama.logits import InvalidNumbers, check_score, check_scores
+from runtime.llama.logits import check_score, check_scores
+from runtime.logits import InvalidNumbers
 
 NAN, INF = math.nan, math.inf
 

@@ -14,10 +14,11 @@ import pytest
 import engines
 import tiny_gguf
 from runtime.engine import Engine
-from runtime.llama.sampler import SamplerChain, used_seed
+from runtime.llama.sampler import SamplerChain
 from runtime.logit_bias import BadBias
 from runtime.params import SamplingParams
 from runtime.protocol import FinishReason
+from runtime.seed import used_seed
 
 DRAWS = 4000
 PROBABILITIES = {b"A1": 0.4, b"B1": 0.3, b"C1": 0.15, b"D1": 0.1, b"E1": 0.05}
@@ -157,6 +158,11 @@ def test_a_control_token_is_named_by_its_mark(tmp_path: Path) -> None:
     answer = engines.collect(engine, engines.chat("hi", logit_bias=("<|im_end|>=-inf",), max_tokens=5))
     engine.close()
     assert answer.end.reason is FinishReason.LENGTH
+
+
+def test_what_top_n_sigma_forbids_does_no_harm_to_typical_p(engine: Engine) -> None:
+    # A and B are left, 0.57 to 0.43: the entropy is 0.99 bits, and A (0.81 bits) is nearer to it than B (1.22 bits).
+    assert draw(engine, 50, top_n_sigma=0.06, typical_p=0.5) == {b"A1": 1.0}
 
 
 def test_dry_discourages_the_continuation_of_a_repeated_phrase(engine: Any) -> None:

@@ -15,8 +15,8 @@ import tiny_gguf
 from engines import collect, raw
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
-from runtime.llama.logits import InvalidNumbers
 from runtime.llama.scoring import Window, log_probabilities, windows_of
+from runtime.logits import InvalidNumbers
 from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest
 from runtime.reading import ReadProgress, Scored

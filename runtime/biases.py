@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from runtime.llama.vocabulary import Vocabulary
 from runtime.logit_bias import BadBias, Bias, read_bias
 from runtime.text import _
+
+
+class Vocabulary(Protocol):
+    """What is asked of a tokenizer."""
+
+    size: int
+
+    @property
+    def control_tokens(self) -> Mapping[str, int]: ...
+
+    def tokenize(self, text: str) -> list[int]: ...
+
+    def piece(self, token: int) -> bytes: ...
+
+    def label(self, token: int) -> str: ...
 
 
 def resolved(written: Sequence[str], vocabulary: Vocabulary) -> dict[int, float]:
