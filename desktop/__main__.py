@@ -20,6 +20,10 @@ def main(arguments: list[str] | None = None) -> int:
         from runtime import render
 
         return render.main()
+    if words[:1] == ["measure"]:
+        from runtime import exact_memory
+
+        return exact_memory.main()
     if _wants_window(words):
         from desktop import app
 

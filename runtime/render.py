@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from runtime import chat_template, control_text, interrupts, turns
+from runtime.child_limits import CAN_LIMIT_MEMORY, limit_memory
 from runtime.errors import UserError
 from runtime.messages import Message
 from runtime.text import _
@@ -32,9 +33,6 @@ from runtime.text import _
 MEMORY_LIMIT = 256 * 1024 * 1024  # bytes a template may use, beyond what the child holds when it starts
 _START_LIMIT = 30.0  # seconds; a cold disk and a virus scanner together
 _BACKSTOP = 1.0  # seconds after which the child ends itself, should nobody be left to end it
-
-
-_CAN_LIMIT_ITSELF = sys.platform == "linux"  # elsewhere the limit on memory is missing or not kept; the parent watches
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -262,7 +260,7 @@ class _Child:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             try:
-                return self._answers.get(timeout=left if _CAN_LIMIT_ITSELF else min(left, 0.05))
+                return self._answers.get(timeout=left if CAN_LIMIT_MEMORY else min(left, 0.05))
             except queue.Empty:
                 self._check_memory()
         raise chat_template.TemplateTimeout(seconds)
@@ -282,7 +280,7 @@ class _Child:
             raise RendererUnavailable(_("It ended with code {code}.").format(code=self._process.wait()))
 
     def _check_memory(self) -> None:
-        if not _CAN_LIMIT_ITSELF and _resident_bytes(self._process.pid) > MEMORY_LIMIT:
+        if not CAN_LIMIT_MEMORY and _resident_bytes(self._process.pid) > MEMORY_LIMIT:
             raise chat_template.TemplateTooLarge("memory", MEMORY_LIMIT)
 
     def _talk(self) -> None:
@@ -339,7 +337,7 @@ def _child_environment() -> dict[str, str]:
 def main() -> int:
     """Answers requests from stdin until it closes. Returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal reaches every process there; the parent decides
-    _limit_memory()
+    limit_memory(MEMORY_LIMIT)
     with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as answers:
         _serve(requests, answers)
     return 0
@@ -390,17 +388,6 @@ def _sendable(argument: Any) -> Any:
 @lru_cache(maxsize=8)
 def _compiled(source: str, bos: str, eos: str) -> chat_template.ChatTemplate:
     return chat_template.ChatTemplate(source, bos=bos, eos=eos)
-
-
-def _limit_memory() -> None:
-    if not _CAN_LIMIT_ITSELF:
-        return
-    import resource  # not on Windows
-
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limits = resource.getrlimit(resource.RLIMIT_AS)  # a shell or a cluster may have set some; they only go down
-    lowest = min(limit for limit in (held + MEMORY_LIMIT, *limits) if limit != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_AS, (lowest, limits[1]))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -15,11 +16,25 @@ from desktop.cli.loading import wanted
 from desktop.cli.models import size_words
 from desktop.cli.options import setting_options
 from runtime import memory
+from runtime.errors import UserError
 from runtime.gguf_header import GgufArray, GgufHeader, GgufText, TensorInfo, read_header
 from runtime.params import LoadParams
 from runtime.text import _
 
 _LONGEST_VALUE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a model will take: by its header, and as the engine works it out, or a sentence why that is not known."""
+
+    estimate: memory.MemoryEstimate
+    exact: memory.MemoryEstimate | None = None
+    note: str = ""
+
+    @property
+    def total(self) -> int:
+        return (self.exact or self.estimate).total
 
 
 def command() -> click.Command:
@@ -28,8 +43,9 @@ def command() -> click.Command:
         "info",
         callback=info,
         help="\n".join((
-            _("Shows what a model file holds and how much memory it needs. Only the file's header is read."),
-            _("The memory follows from the flags of loading: the context length, the types of the cache and so on."),
+            _("Shows what a model file holds and how much memory it needs. Its weights are not read."),
+            _("The memory follows from the flags of loading: the context length, the types of the cache and so on. It "
+              "is estimated from the file's header, and measured by the engine without loading."),
         )),
         examples=("quern info starter", "quern info ~/models/model.gguf --context-length 32768 --tensors all"),
         params=[
@@ -48,12 +64,12 @@ def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
     """Runs the command."""
     what = wanted(model, flags)
     header = read_header(what.path)
-    estimate = memory.estimate(header, what.load)
+    needed = _needed(header, what.load)
     if as_json:
-        output.write_json(json_object(header, estimate, every_tensor=tensors == "all"))
+        output.write_json(json_object(header, needed, every_tensor=tensors == "all"))
         return
     _show_file(header)
-    _show_memory(header, estimate)
+    _show_memory(header, needed)
     _show_metadata(header)
     if tensors == "all":
         _section(_("Tensors"), _tensor_rows(header.tensors), right=(2, 3))
@@ -61,7 +77,17 @@ def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
         _section(_("Tensors"), _type_rows(header.tensors), right=(1, 2))
 
 
-def json_object(header: GgufHeader, estimate: memory.MemoryEstimate, *, every_tensor: bool) -> dict[str, Any]:
+def _needed(header: GgufHeader, params: LoadParams) -> Memory:
+    from runtime import exact_memory
+
+    estimate = memory.estimate(header, params)
+    try:
+        return Memory(estimate, exact_memory.measured(header, params))
+    except UserError as error:
+        return Memory(estimate, note=error.info.message or error.info.title)
+
+
+def json_object(header: GgufHeader, needed: Memory, *, every_tensor: bool) -> dict[str, Any]:
     """Returns what programs are told of a model file; sizes are bytes."""
     found = {
         "path": str(header.path),
@@ -77,8 +103,8 @@ def json_object(header: GgufHeader, estimate: memory.MemoryEstimate, *, every_te
         "vocabulary": header.n_vocab,
         "chat_templates": sorted(header.chat_templates),
         "memory": {
-            "context_length": estimate.context_length, "weights": estimate.weights, "cache": estimate.cache,
-            "compute": estimate.compute, "total": estimate.total, "free": memory.free_memory(),
+            **_sizes(needed.estimate), "exact": _sizes(needed.exact) if needed.exact else None,
+            "note": needed.note, "free": memory.free_memory(),
         },
         "metadata": {key: _plain(value) for key, value in header.metadata.items()},
         "tensor_types": {kind: count for kind, count in _counts(header.tensors).items()},
@@ -89,6 +115,13 @@ def json_object(header: GgufHeader, estimate: memory.MemoryEstimate, *, every_te
             for tensor in header.tensors
         ]
     return found
+
+
+def _sizes(figure: memory.MemoryEstimate) -> dict[str, int]:
+    return {
+        "context_length": figure.context_length, "weights": figure.weights, "cache": figure.cache,
+        "compute": figure.compute, "total": figure.total,
+    }  # fmt: skip
 
 
 def _plain(value: Any) -> Any:
@@ -119,19 +152,24 @@ def _show_file(header: GgufHeader) -> None:
         output.write_line(line)
 
 
-def _show_memory(header: GgufHeader, estimate: memory.MemoryEstimate) -> None:
-    title = _("Memory at a context length of {count} tokens (estimated)").format(count=f"{estimate.context_length:,}")
+def _show_memory(header: GgufHeader, needed: Memory) -> None:
+    figures = [needed.estimate, *([needed.exact] if needed.exact else [])]
+    length = needed.estimate.context_length
+    title = _("Memory at a context length of {count} tokens").format(count=f"{length:,}")
     rows = [
-        (_("Weights"), size_words(estimate.weights)),
-        (_("Cache"), size_words(estimate.cache)),
-        (_("Computing"), size_words(estimate.compute)),
-        (_("Together"), size_words(estimate.total)),
-        (_("Free now"), size_words(memory.free_memory())),
+        ("", _("Estimated"), *([_("Measured")] if needed.exact else [])),
+        (_("Weights"), *(size_words(figure.weights) for figure in figures)),
+        (_("Cache"), *(size_words(figure.cache) for figure in figures)),
+        (_("Computing"), *(size_words(figure.compute) for figure in figures)),
+        (_("Together"), *(size_words(figure.total) for figure in figures)),
+        (_("Free now"), *([""] if needed.exact else []), size_words(memory.free_memory())),
     ]
-    _section(title, rows, right=(1,))
-    if estimate.total > memory.free_memory():
+    _section(title, rows, right=(1, 2)[: len(figures)])
+    if needed.note:
+        output.write_line("  " + _("Not measured: {reason}").format(reason=harmless(needed.note)))
+    if needed.total > memory.free_memory():
         output.write_line("  " + _("This is more than is free; a shorter context or a smaller model would fit."))
-    if header.context_length and estimate.context_length > header.context_length:
+    if header.context_length and length > header.context_length:
         note = _("The model was trained for {count} tokens; beyond them its answers get worse.")
         output.write_line("  " + note.format(count=f"{header.context_length:,}"))
 

@@ -74,7 +74,8 @@ class WritesNoText(UserError):
 class LlamaModel:
     """A loaded model with one context. Owns both; `close` frees them.
 
-    Without a `context_length` it is for reading only: it has no context, and need not be one that writes.
+    Without a `context_length` it is for reading only: it has no context, and need not be one that writes. With
+    `allocate` off it holds no weights and no cache: the library only works out how large they would be.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class LlamaModel:
         context_length: int | None,
         threads: int,
         adapters: Sequence[LoraAdapter] = (),
+        allocate: bool = True,
         listener: LoadListener | None = None,
         stop: StopFlag | None = None,
     ) -> None:
@@ -98,7 +100,7 @@ class LlamaModel:
         self._stop = StopFlag() if stop is None else stop
         self._abort = _native_abort(self._library)
         with self._measured():
-            self._load(params, listener)
+            self._load(params, listener, allocate=allocate)
         try:
             with self._measured():
                 self.adapters = LoadedAdapters(self._library, self._model, adapters)
@@ -259,6 +261,11 @@ class LlamaModel:
         return buffer.value.decode("utf-8", "replace")
 
     @property
+    def context_log(self) -> tuple[str, ...]:
+        """What the library said while it made the context."""
+        return self._context_log
+
+    @property
     def flash_attention(self) -> bool:
         """Whether flash attention is in use; with "auto", llama.cpp tells only its log."""
         if self.params.flash_attention != "auto":
@@ -305,9 +312,9 @@ class LlamaModel:
 
     # --- loading ------------------------------------------------------------------------------------------------
 
-    def _load(self, params: LoadParams, listener: LoadListener | None) -> None:
+    def _load(self, params: LoadParams, listener: LoadListener | None, *, allocate: bool) -> None:
         lib = self._library
-        wanted = native_params.model_params(lib, params)
+        wanted = native_params.model_params(lib, params, allocate=allocate)
         self._placement = Placement(params, llama_library.devices())
         self._placement.apply(wanted)
         self.notes.extend(self._placement.notes())

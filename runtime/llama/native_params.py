@@ -15,11 +15,12 @@ _LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, Tru
 _ROPE_SCALINGS = {"file": -1, "none": 0, "linear": 1, "yarn": 2}  # enum llama_rope_scaling_type
 
 
-def model_params(library: Any, params: LoadParams) -> Any:
-    """Returns how the weights are loaded."""
+def model_params(library: Any, params: LoadParams, *, allocate: bool = True) -> Any:
+    """Returns how the weights are loaded; without `allocate` they are not, only counted."""
     native = library.llama_model_default_params()
     native.n_gpu_layers = params.gpu_layers
-    native.load_mode = _LOAD_MODES[params.mmap, params.mlock]
+    native.load_mode = _LOAD_MODES[params.mmap and allocate, params.mlock and allocate]  # nothing to map or lock
+    native.no_alloc = not allocate
     return native
 
 

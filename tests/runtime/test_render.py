@@ -285,7 +285,7 @@ def test_a_limit_on_memory_that_the_system_has_set_already_is_kept(kibibytes: in
 
 
 def test_memory_is_watched_where_the_child_cannot_limit_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(render_module, "_CAN_LIMIT_ITSELF", False)
+    monkeypatch.setattr(render_module, "CAN_LIMIT_MEMORY", False)
     script = f"print('ready', flush=True); input(); hoard = b'x' * {MEMORY_LIMIT + 2**20}; input()"
 
     with pytest.raises(TemplateTooLarge, match="memory"):

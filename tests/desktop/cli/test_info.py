@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import raw_gguf
 import tiny_gguf
 from command_line import Run
 
@@ -37,3 +38,23 @@ def test_numbers_are_shown_as_people_write_them(run: Run, tmp_path: Path):
 
 def refuse(word: str) -> None:
     raise AssertionError(f"{word} is no JSON")
+
+
+def test_memory_is_estimated_and_measured(run: Run, tmp_path: Path):
+    found = json.loads(told(run, tmp_path, "--json", "--context-length", "1024"))["memory"]
+    assert found["context_length"] == found["exact"]["context_length"] == 1024
+    assert found["exact"]["weights"] == found["weights"]
+    assert found["note"] == ""
+    assert found["exact"]["total"] == sum(found["exact"][part] for part in ("weights", "cache", "compute"))
+    lines = [line.split() for line in told(run, tmp_path, "--context-length", "1024").splitlines()]
+    assert ["Estimated", "Measured"] in lines
+
+
+def test_memory_that_cannot_be_measured_is_estimated_with_the_reason(run: Run, tmp_path: Path):
+    file = tmp_path / "m.gguf"
+    file.write_bytes(raw_gguf.pack())
+    found = json.loads(run("info", str(file), "--json").out)["memory"]
+    assert found["exact"] is None
+    assert found["total"] > 0
+    assert f"Not measured: {found['note']}" in run("info", str(file)).out
+    assert found["note"] == "It has no vocabulary."
