@@ -56,4 +56,8 @@ def draft_params(params: LoadParams) -> LoadParams:
         micro_batch=params.micro_batch,
         gpu_layers=params.gpu_layers,
         kv_on_gpu=params.kv_on_gpu,
+        devices=params.devices,
+        split_mode=params.split_mode,
+        tensor_split=params.tensor_split,
+        main_gpu=params.main_gpu,
     )

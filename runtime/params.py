@@ -429,7 +429,7 @@ class LoadParams(SettingsGroup, frozen=True):
         int,
         Setting(
             title=N_("Batch"),
-            help=N_("How many tokens of the prompt are handed over at once; progress is shown after each batch."),
+            help=N_("At most this many tokens of the prompt are handed over at once; the micro-batch is never larger."),
             section=_SPEED, unit=N_("tokens"), minimum=1, maximum=1_048_576, step=128, applies=Applies.RELOAD,
             advanced=True,
         ),
@@ -438,7 +438,7 @@ class LoadParams(SettingsGroup, frozen=True):
         int,
         Setting(
             title=N_("Micro-batch"),
-            help=N_("How many tokens of the prompt are computed at once; more is faster and needs more memory."),
+            help=N_("How many tokens of the prompt are computed at once; progress follows. More needs more memory."),
             section=_SPEED, unit=N_("tokens"), minimum=1, maximum=1_048_576, step=128, applies=Applies.RELOAD,
             advanced=True,
         ),

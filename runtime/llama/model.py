@@ -323,6 +323,8 @@ class LlamaModel:
         if not model:
             raise LoadStopped(self.path) if self._stop.is_set() else LoadFailed(self.path, llama_library.log_tail(30))
         self._model = model
+        if any("failed to mlock" in line or "mlock not supported" in line for line in llama_library.log_lines()):
+            self.notes.append(_("The system does not allow the model to be kept in memory; it may be moved to disk."))
 
     def _progress_callback(self, listener: LoadListener | None) -> Any:
         def report(fraction: float, _data: object) -> bool:

@@ -106,6 +106,7 @@ def near(found: dict[bytes, float], expected: dict[bytes, float]) -> bool:
 # --- what is drawn ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("grammar")
 def test_only_what_is_allowed_is_drawn_in_the_models_proportions(words: Engine, values: Engine) -> None:
     assert near(draw(words, **GRAMMAR), {b"B1": 0.3, b"C1": 0.15, b"E1": 0.05})
     assert near(draw(values, **SCHEMA), {b"true": 0.3, b"false": 0.15, b"7": 0.05})
@@ -153,6 +154,7 @@ def test_other_ways_to_draw_stay_within_the_constraint(words: Engine, values: En
 # --- whole answers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("json_schema")
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
 def test_an_answer_of_a_random_model_follows_the_schema(tiny: Engine, temperature: float) -> None:
     # Given a model that knows nothing of JSON
@@ -176,6 +178,7 @@ def test_an_empty_schema_is_any_json(tiny: Engine, schema: str) -> None:
     json.loads(answer.text)
 
 
+@pytest.mark.shows("grammar")
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
 def test_an_answer_of_a_random_model_follows_the_grammar(tiny: Engine, temperature: float) -> None:
     greeting = 'greeting ::= "Hello" | "Good " ("day" | "bye")'

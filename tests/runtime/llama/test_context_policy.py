@@ -58,6 +58,7 @@ def read(engine: Engine, ids: list[int]) -> np.ndarray:
 # --- rolling on -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("context_policy")
 @pytest.mark.parametrize("kind", KV_TYPES)
 @pytest.mark.parametrize("length", [64, 256])
 def test_an_endless_answer_rolls_through_five_times_the_context(endless: Path, kind: str, length: int) -> None:
@@ -186,6 +187,7 @@ def test_a_rolling_answer_longer_than_the_context_can_be_continued(endless: Path
 # --- leaving out nothing ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("context_policy")
 def test_a_conversation_that_no_longer_fits_is_refused_where_nothing_may_be_left_out(endless: Path) -> None:
     engine = engines.load(endless, context_length=256)
     turns = [f"turn {number} " + "word " * 4 for number in range(21)]

@@ -72,6 +72,7 @@ def test_the_text_is_the_same_as_without_a_draft(
         assert answer.end.usage.drafted_tokens > 0
 
 
+@pytest.mark.shows("speculation", "draft_model")
 def test_a_draft_that_is_nearly_the_model_guesses_most_tokens(models: dict[str, Path]) -> None:
     usage = collect(with_draft(models, "close"), chat("hello there")).end.usage
 
@@ -79,6 +80,7 @@ def test_a_draft_that_is_nearly_the_model_guesses_most_tokens(models: dict[str, 
     assert usage.accepted_tokens > usage.drafted_tokens / 2
 
 
+@pytest.mark.shows("draft_min_p")
 def test_the_draft_stops_where_it_is_less_sure_than_asked(models: dict[str, Path]) -> None:
     bold = collect(with_draft(models, "close"), chat("hello there")).end.usage
     wary = collect(with_draft(models, "close", draft_min_p=0.9), chat("hello there")).end.usage

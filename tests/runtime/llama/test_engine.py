@@ -71,6 +71,7 @@ def test_stray_bytes_do_no_harm(tmp_path: Path) -> None:
     assert collect(engine, chat("hi")).text == "a\ufffd\ufffd\ufffdb"
 
 
+@pytest.mark.shows("stop")
 def test_a_stop_text_over_several_tokens_is_not_shown(tmp_path: Path) -> None:
     engine = scripted(tmp_path, [b"Hello", b"\nUs", b"er:", b" junk"])
     answer = collect(engine, chat("hi", stop=("\nUser:",)))
@@ -230,6 +231,7 @@ def test_a_prompt_longer_than_the_batch_is_read_in_pieces(tmp_path: Path, batch:
 # --- ends -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("context_length")
 def test_an_endless_model_stops_where_the_context_is_full(tmp_path: Path) -> None:
     path = tmp_path / "loop.gguf"
     tiny_gguf.write_scripted(path, [b"la ", b"li "], cyclic=True)
@@ -255,6 +257,7 @@ def test_the_longest_prompt_that_fits_gives_at_least_one_token(tiny: Engine) -> 
     assert answer.end.usage.generated_tokens >= 1
 
 
+@pytest.mark.shows("context_policy")
 def test_old_turns_are_left_out_visibly_and_the_system_prompt_stays(tiny: Engine) -> None:
     turns = [f"turn {number} " + "word " * 12 for number in range(21)]
     request = chat(*turns, system="Stay brief.", max_tokens=8)
@@ -347,12 +350,14 @@ def test_a_cut_answer_can_be_continued(tmp_path: Path) -> None:
 # --- seeds ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.shows("seed")
 def test_the_same_seed_gives_the_same_text_and_another_seed_another(tiny: Engine) -> None:
     texts = [collect(tiny, raw("abc", temperature=1.0, seed=seed)).text for seed in (7, 7, 7, 8)]
     assert texts[0] == texts[1] == texts[2]
     assert texts[3] != texts[0]
 
 
+@pytest.mark.shows("seed")
 def test_a_fresh_seed_is_told_and_repeats_the_answer(tiny: Engine) -> None:
     first = collect(tiny, raw("abc", temperature=1.0, seed=-1))
     second = collect(tiny, raw("abc", temperature=1.0, seed=-1))
@@ -445,6 +450,7 @@ def test_a_load_can_be_stopped(tmp_path: Path) -> None:
     assert caught.value.info.code == "load_stopped"
 
 
+@pytest.mark.shows("context_length")
 @pytest.mark.parametrize("length", [1_048_576, 2**31 - 1, 0])
 def test_a_huge_trained_context_gives_a_sensible_default(tmp_path: Path, length: int) -> None:
     path = tiny_gguf.write_tiny(tmp_path / "m.gguf", metadata={"llama.context_length": length})

@@ -44,6 +44,7 @@ def merged(folder: Path, *changes: dict[str, np.ndarray]) -> Any:
     return logits(engines.load(tiny_gguf.write_tiny(folder / "merged.gguf", changes=total), **EXACT), IDS)
 
 
+@pytest.mark.shows("lora")
 @pytest.mark.parametrize(("written", "scale"), [("", 1.0), ("=0.5", 0.5), ("=-1", -1.0)])
 def test_an_adapter_equals_merged_weights(
     base: Path, style: TinyLora, tmp_path: Path, written: str, scale: float
@@ -53,6 +54,7 @@ def test_an_adapter_equals_merged_weights(
     assert np.abs(found - adapted(base)).max() > 1
 
 
+@pytest.mark.shows("lora")
 def test_two_adapters_add_up_each_with_its_scale(base: Path, style: TinyLora, tmp_path: Path) -> None:
     other = tiny_lora.write_lora(
         tmp_path / "other.gguf", seed=1, rank=2, alpha=4.0, names=("blk.0.attn_q.weight", "blk.0.ffn_up.weight")

@@ -105,6 +105,7 @@ def test_without_a_choice_llama_cpp_chooses(spy: Spy) -> None:
     assert spy(ONE, devices=("AUTO",))[1].devices is None
 
 
+@pytest.mark.shows("devices")
 @pytest.mark.parametrize(
     ("names", "handles"),
     [(("CUDA1",), [TWO.handle]), (("cuda1", "CUDA0"), [TWO.handle, ONE.handle]), (("CPU",), []), (("BLAS",), []),
@@ -126,6 +127,7 @@ def test_choosing_the_processor_of_this_machine_works(mixture: Path) -> None:
     assert np.array_equal(logits(engine, [1, 2, 3]), logits(engines.load(mixture), [1, 2, 3]))
 
 
+@pytest.mark.shows("split_mode", "tensor_split", "main_gpu", "gpu_layers")
 @pytest.mark.parametrize(("mode", "number"), [("layer", 1), ("row", 2), ("none", 0)])
 def test_split_mode_shares_and_main_card_are_handed_over(spy: Spy, mode: str, number: int) -> None:
     engine, seen = spy(ONE, TWO, split_mode=mode, tensor_split="3/1", main_gpu=1, gpu_layers=7)
@@ -143,6 +145,7 @@ def test_a_main_card_that_is_not_there_is_refused(spy: Spy) -> None:
         spy(ONE, TWO, devices=("CUDA1",), split_mode="none", main_gpu=1)
 
 
+@pytest.mark.shows("kv_on_gpu")
 @pytest.mark.parametrize("on", [True, False])
 def test_where_the_cache_lies_is_handed_over(spy: Spy, on: bool) -> None:
     assert spy(ONE, kv_on_gpu=on)[1].kv_on_gpu is on
@@ -156,6 +159,7 @@ NAMES = (
 OTHERS = ("blk.0.ffn_up.weight", "blk.0.ffn_up_shexp.weight", "blk.0.ffn_gate_inp.weight", "blk.0.attn_q.weight")
 
 
+@pytest.mark.shows("experts_on_cpu")
 @pytest.mark.parametrize(("layers", "count"), [(0, 0), (1, 5), (2, 6), (12, 7), (-1, 7)])
 def test_experts_of_the_first_layers_stay_in_ordinary_memory(spy: Spy, layers: int, count: int) -> None:
     patterns = [pattern.decode() for pattern in spy(ONE, experts_on_cpu=layers)[1].patterns]
@@ -163,6 +167,7 @@ def test_experts_of_the_first_layers_stay_in_ordinary_memory(spy: Spy, layers: i
     assert found == list(NAMES[:count])
 
 
+@pytest.mark.shows("experts_on_cpu")
 @pytest.mark.parametrize(("layers", "count"), [(1, 3), (-1, 6)])
 def test_llama_cpp_takes_the_patterns_and_computes_the_same(
     mixture: Path, caplog: pytest.LogCaptureFixture, layers: int, count: int

@@ -57,12 +57,14 @@ def yarn_divisors(factor: float, *, original: int, fast: float = 32.0, slow: flo
     return 1 / ((1 - kept) / factor + kept)
 
 
+@pytest.mark.shows("rope_scaling", "rope_factor")
 def test_linear_scaling_divides_every_angle(plain: Path, tmp_path: Path) -> None:
     found = stretched(plain, rope_scaling="linear", rope_factor=2.0)
     assert np.array_equal(found, reference(tmp_path, np.full(HEAD // 2, 2.0)))  # halves are exact in binary
     assert np.abs(found - stretched(plain)).max() > 1
 
 
+@pytest.mark.shows("rope_scaling", "yarn_original_context", "yarn_beta_fast", "yarn_beta_slow", "yarn_ext_factor")
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
@@ -88,6 +90,7 @@ def test_yarn_without_its_mix_is_linear_scaling(plain: Path) -> None:
     assert np.array_equal(found, stretched(plain, rope_scaling="linear", rope_factor=4.0))
 
 
+@pytest.mark.shows("rope_base")
 def test_a_base_equals_the_same_base_in_the_file(plain: Path, tmp_path: Path) -> None:
     path = tiny_gguf.write_tiny(tmp_path / "m.gguf", metadata={"llama.rope.freq_base": 500_000.0})
     assert np.array_equal(stretched(plain, rope_base=500_000.0), stretched(path))

@@ -117,6 +117,7 @@ def test_the_text_is_the_same_however_many_guesses_come_true(
     assert (answer.end.usage.accepted_tokens == 0) == (wrong_at == 1)
 
 
+@pytest.mark.shows("speculation")
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_guesses_from_the_text_itself_leave_it_the_same(plain: Engine, other: Engine, temperature: float) -> None:
     request = raw(SENTENCE, temperature=temperature, repeat_penalty=0.7)  # below 1, it likes to repeat itself
