@@ -126,6 +126,7 @@ libc.capget(header, sets)
 sets[0] &= ~(1 << 14)  # the system's manager gives up CAP_IPC_LOCK, to which no limit applies
 libc.capset(header, sets)
 from runtime.llama.engine import LlamaEngine
+from runtime.params import LoadParams
 engine = LlamaEngine(Path(sys.argv[1]), LoadParams(mlock=True, threads=1, context_length=256))
 print(*engine.info.notes)
 engine.close()
