@@ -13,6 +13,7 @@ import msgspec
 from runtime import memory
 from runtime.errors import UserError
 from runtime.folder_reader import Listing, Naming
+from runtime.gguf_architectures import TRANSLATION_ARCHITECTURES
 from runtime.gguf_header import GgufHeader, clean_name, read_header, split_parts
 from runtime.gguf_strings import PassedPieces
 from runtime.header_cache import Facts, HeaderCache
@@ -41,7 +42,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One model of the library. `reason` says, in a sentence, why it is not `runnable`; sizes are bytes.
 
     `memory_bytes` is what it takes when it is loaded with the defaults, 0 where that is not known; `caution` says, in a
-    sentence, what is to be known before a runnable model is loaded. `aliases` are other names that find it.
+    sentence, what is to be known before a runnable model is loaded. One that turns a source text into another does not
+    `converses`. `aliases` are other names that find it.
     """
 
     name: str
@@ -55,8 +57,14 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     source: str = ""
     memory_bytes: int = 0
+    converses: bool = True
     caution: str = ""
     aliases: tuple[str, ...] = ()
+
+    @property
+    def can_chat(self) -> bool:
+        """Whether it can be run and holds conversations."""
+        return self.runnable and self.converses
 
     @property
     def key(self) -> str:
@@ -96,6 +104,7 @@ def _gguf(path: Path, facts: Facts, naming: Naming, source: str) -> ModelInfo:
     parts = _present_parts(path)
     names = tuple(_PART.sub("", clean_name(shown_path(Path(name)))) for name in naming.names)
     reason = facts.reason or naming.reason
+    turns = facts.architecture in TRANSLATION_ARCHITECTURES
     return ModelInfo(
         name=names[0] or _name_of(path),
         path=parts[0] if parts else path,
@@ -108,6 +117,9 @@ def _gguf(path: Path, facts: Facts, naming: Naming, source: str) -> ModelInfo:
         reason=reason,
         source=source,
         memory_bytes=0 if reason else facts.memory_bytes,
+        converses=not turns,
+        caution=_("It turns a source text into another text. “quern complete” runs it; it holds no conversation.")
+        if turns and not reason else "",
         aliases=names[1:],
     )
 

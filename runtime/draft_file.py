@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime import gguf_header, runnable
 from runtime.errors import UserError
-from runtime.gguf_header import GgufHeader
+from runtime.gguf_header import GgufHeader, UnsupportedModel
 from runtime.params import LoadParams
 from runtime.text import _
 
@@ -35,6 +35,8 @@ def draft_header(params: LoadParams) -> GgufHeader | None:
 
     header = gguf_header.read_header(resolve(params.draft_model).path)
     runnable.require_runnable(header)
+    if runnable.turns_texts(header):
+        raise UnsupportedModel(header.path, _("It turns one text into another, and cannot guess how one goes on."))
     return header
 
 

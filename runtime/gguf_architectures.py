@@ -36,7 +36,7 @@ HELPER_ARCHITECTURES = frozenset({
     "clip", "eagle3", "dflash", "gemma4-assistant", "wavtokenizer-dec", "qwen3tts", "pockettts"
 })  # fmt: skip
 
-# They read a source text whole, and write a target text: translation, not conversation.
+# They read a source text whole, and write a target text: completion, not conversation.
 TRANSLATION_ARCHITECTURES = frozenset({"t5"})
 
 # They write by erasing noise instead of one token after the other.

@@ -13,6 +13,7 @@ from runtime.model_errors import clean_name
 from runtime.text import _
 
 _MAX_LAYERS, _MAX_EXPERTS = 512, 1024  # llama.cpp's limits; it aborts beyond them
+_FEWEST_BUCKETS = 4  # with fewer, llama.cpp computes numbers of buckets that do not exist
 _MAX_VOCABULARY = 1 << 19  # twice the largest that exists
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _TOKENS = "tokenizer.ggml.tokens"
@@ -30,6 +31,9 @@ def check(metadata: Mapping[str, Value]) -> None:
     if metadata.get("general.type", "model") == "model":
         _check_shape(_Keys(metadata, architecture))
     _check_tokens(metadata)
+    n_vocab = _count(metadata.get(_TOKENS))
+    if n_vocab:
+        _Keys(metadata, architecture).number("decoder_start_token_id", most=n_vocab - 1)
 
 
 def check_types(types: Mapping[str, str]) -> None:
@@ -121,6 +125,8 @@ def _check_shape(keys: _Keys) -> None:
     n_layers = keys.number("block_count", least=1, most=_MAX_LAYERS) or 0
     keys.number("nextn_predict_layers", most=n_layers)
     keys.number("context_length")
+    keys.number("decoder_block_count", most=_MAX_LAYERS)
+    keys.number("attention.relative_buckets_count", least=_FEWEST_BUCKETS, most=1 << 16)
     d_model = keys.number("embedding_length", least=1)
     for key in ("attention.key_length", "attention.value_length"):
         keys.number(key, least=1, most=1 << 16)

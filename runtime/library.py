@@ -170,7 +170,8 @@ def _with_cautions(models: Iterable[ModelInfo]) -> Iterator[ModelInfo]:
 def _with_caution(model: ModelInfo, total: int) -> ModelInfo:
     sentence = _("It needs about {needed} GB of memory; this computer has {total} GB.")
     numbers = {"needed": f"{model.memory_bytes / 1e9:.1f}", "total": f"{total / 1e9:.1f}"}
-    return msgspec.structs.replace(model, caution=sentence.format(**numbers))
+    caution = " ".join(filter(None, (model.caution, sentence.format(**numbers))))
+    return msgspec.structs.replace(model, caution=caution)
 
 
 def _order(model: ModelInfo) -> tuple[bool, str, str]:

@@ -14,7 +14,12 @@ import psutil
 
 from runtime import devices
 from runtime.draft_file import draft_params
-from runtime.gguf_architectures import ATTENTION_PERIODS, RECURRENT_ARCHITECTURES, WINDOW_PERIODS
+from runtime.gguf_architectures import (
+    ATTENTION_PERIODS,
+    RECURRENT_ARCHITECTURES,
+    TRANSLATION_ARCHITECTURES,
+    WINDOW_PERIODS,
+)
 from runtime.gguf_header import GgufHeader
 from runtime.gguf_types import TYPE_BY_NAME, TensorType
 from runtime.lora_files import adapter_bytes
@@ -24,6 +29,7 @@ DEFAULT_CONTEXT = 4096
 _CELL_STEP = 256
 _LEAST_CONTEXT = 512
 _F32 = 4
+_SCORES_WITH_BIAS = 3  # rows of scores alive in T5: as they are, the bias, and their sum
 _ROWS_AT_LOGITS = 2  # rows of d_model numbers alive beside the scores of the next token
 
 
@@ -59,7 +65,7 @@ def estimate(
         context_length=length,
         weights=header.tensor_bytes + adapter_bytes(params.lora),
         cache=_cache_bytes(header, params, cells),
-        compute=_compute_bytes(header, params, cells),
+        compute=_compute_bytes(header, params, length),
         draft=estimate(draft, draft_params(params), context_length=length).total if draft is not None else 0,
     )
 
@@ -205,15 +211,18 @@ def _state_bytes(header: GgufHeader) -> int:
 # --- computing --------------------------------------------------------------------------------------------------
 
 
-def _compute_bytes(header: GgufHeader, params: LoadParams, cells: int) -> int:
+def _compute_bytes(header: GgufHeader, params: LoadParams, length: int) -> int:
     """Returns the largest of three phases; the numbers alive in each were measured on llama.cpp's CPU graphs."""
-    T = min(params.micro_batch, params.batch, cells)
+    cells = _padded(length)
+    has_bias = header.architecture in TRANSLATION_ARCHITECTURES  # which is added to the scores, so they are kept
+    T = length if has_bias else min(params.micro_batch, params.batch, cells)  # and a source is read whole
     C, V = header.number("embedding_length"), header.n_vocab
     # One mask for each kind of cache. Flash attention reads it as f16 and keeps no scores.
     masked = cells + (_window_cells(header, params, cells) if any(layer.windowed for layer in _layers(header)) else 0)
     flash = params.flash_attention != "off"
     mask = masked // 2 if flash else masked
-    scores = 0 if flash else cells * header.number("attention.head_count")
+    kept = _SCORES_WITH_BIAS if has_bias else 0 if flash else 1
+    scores = kept * cells * header.number("attention.head_count")
     logits = V + _ROWS_AT_LOGITS * C
     alive = max(logits, mask + scores + _attention_numbers(header), mask + _feed_forward_numbers(header))
     return _F32 * (T * alive + V)

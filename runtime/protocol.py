@@ -82,6 +82,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     threads: int = 0
     devices: tuple[str, ...] = ()
     has_template: bool = False
+    reads_source: bool = False  # it turns a source text into a target, and holds no conversation
     memory_bytes: int = 0  # model, cache and compute buffers, as the library reports them
     load_seconds: float = 0.0
     speculation: str = "off"  # "ngram" or "draft" where guesses are made

@@ -1,4 +1,4 @@
-"""Says whether this version can hold a conversation with a model or make vectors with it, and if not, why.
+"""Says whether this version can write text with a model or make vectors with it, and if not, why.
 
 Reads no file.
 """
@@ -25,13 +25,12 @@ _KINDS = {
 _ARCHITECTURES = (
     (HELPER_ARCHITECTURES, N_("Its architecture “{architecture}” is a helper of other models, or one for sound.")),
     (EMBEDDING_ARCHITECTURES, N_("It makes vectors out of texts (“{architecture}”) and writes none.")),
-    (TRANSLATION_ARCHITECTURES, N_("It turns one text into another (“{architecture}”), and holds no conversation.")),
     (DIFFUSION_ARCHITECTURES, N_("It writes by diffusion (“{architecture}”), which this version does not do.")),
 )
 
 
 def why_not(header: GgufHeader) -> str:
-    """Returns the reason, a sentence, why a sound model cannot be talked to; "" where it can."""
+    """Returns the reason, a sentence, why a sound model cannot write text; "" where it can."""
     return _why_no_family(header) or _why_no_writer(header) or _why_no_contents(header)
 
 
@@ -77,6 +76,10 @@ def why_no_vocabulary(header: GgufHeader) -> str:
 def _why_no_contents(header: GgufHeader) -> str:
     if not header.tensors:
         return _("It holds a vocabulary only, no weights.")
+    encoder, decoder = header.number("block_count"), header.number("decoder_block_count")
+    if decoder > encoder:
+        return _("Its decoder has {decoder} layers and its encoder only {encoder}, which llama.cpp cannot run.").format(
+            decoder=decoder, encoder=encoder)  # fmt: skip
     return why_no_vocabulary(header)
 
 
@@ -84,7 +87,14 @@ def require_runnable(header: GgufHeader) -> None:
     """Raises `UnsupportedModel` where `why_not` has a reason."""
     reason = why_not(header)
     if reason:
-        raise UnsupportedModel(header.path, reason)
+        embeds = reason == _why_no_writer(header) and not why_no_vectors(header)
+        hint = _("“quern embed” makes vectors with it. To write text, choose another model.") if embeds else ""
+        raise UnsupportedModel(header.path, reason, hint)
+
+
+def turns_texts(header: GgufHeader) -> bool:
+    """Whether a model turns a source text into a target, and so holds no conversation."""
+    return header.architecture in TRANSLATION_ARCHITECTURES
 
 
 def require_vectors(header: GgufHeader) -> None:

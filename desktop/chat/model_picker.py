@@ -60,7 +60,7 @@ def facts(info: ModelInfo) -> str:
 
 
 class ModelListModel(QAbstractListModel):
-    """The models that match what is searched for; those that can run come first."""
+    """The models that match what is searched for; those that one can talk to come first."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -85,8 +85,8 @@ class ModelListModel(QAbstractListModel):
         return None
 
     def flags(self, index: _Index) -> Qt.ItemFlag:
-        runnable = index.isValid() and self._shown[index.row()].runnable
-        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if runnable else Qt.ItemFlag.NoItemFlags
+        usable = index.isValid() and self._shown[index.row()].can_chat
+        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if usable else Qt.ItemFlag.NoItemFlags
 
     def set_models(self, models: Sequence[ModelInfo]) -> None:
         """Takes what the library found."""
@@ -101,7 +101,7 @@ class ModelListModel(QAbstractListModel):
     def _refresh(self) -> None:
         self.beginResetModel()
         found = [info for info in self._all if all(word in _searched(info) for word in self._words)]
-        self._shown = sorted(found, key=lambda info: (not info.runnable, shown_name(info).lower()))
+        self._shown = sorted(found, key=lambda info: (not info.can_chat, shown_name(info).lower()))
         self.endResetModel()
 
     def info(self, index: _Index) -> ModelInfo:
@@ -144,9 +144,9 @@ class ModelDelegate(QStyledItemDelegate):
     def _paint_words(self, painter: QPainter, rect: QRect, info: ModelInfo) -> None:
         theme = current_theme()
         inner = rect.adjusted(0, 0, -Space.WIDE, 0)
-        name_font = fonts.strong() if info.runnable else theme.body_font
+        name_font = fonts.strong() if info.can_chat else theme.body_font
         painter.setFont(name_font)
-        painter.setPen(theme.text if info.runnable else theme.quiet)
+        painter.setPen(theme.text if info.can_chat else theme.quiet)
         name = painter.fontMetrics().elidedText(shown_name(info), Qt.TextElideMode.ElideMiddle, inner.width())
         painter.drawText(inner, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading, name)
         painter.setFont(theme.quiet_font)
@@ -252,14 +252,14 @@ class ModelPicker(QFrame):
 
     def _select_first(self) -> None:
         rows = range(self.model.rowCount())
-        runnable = [row for row in rows if self.model.info(self.model.index(row)).runnable]
-        current = [row for row in runnable if self.model.is_current(self.model.info(self.model.index(row)))]
-        if runnable:
-            self.list.setCurrentIndex(self.model.index((current or runnable)[0]))
+        usable = [row for row in rows if self.model.info(self.model.index(row)).can_chat]
+        current = [row for row in usable if self.model.is_current(self.model.info(self.model.index(row)))]
+        if usable:
+            self.list.setCurrentIndex(self.model.index((current or usable)[0]))
 
     def _choose(self, index: QModelIndex) -> None:
         info = self.model.info(index)
-        if info.runnable:
+        if info.can_chat:
             self.hide()
             self.chosen.emit(str(Path(info.path)))
 

@@ -20,6 +20,7 @@ from desktop.cli.options import alternatives_wanted, answer_options, model_argum
 from desktop.cli.receipts import receipt_option, with_receipts
 from runtime.errors import UserError
 from runtime.places import NoHome, places
+from runtime.source_errors import HoldsNoConversation
 from runtime.text import _
 
 
@@ -79,6 +80,8 @@ def chat(
     plain = TextView(verbose=verbose, wrap=True, reasoning=not hide_reasoning)
     view = with_receipts(JsonView() if as_json else plain, receipt)
     with opened(what, engine=engine) as held:
+        if held.info.reads_source:
+            raise HoldsNoConversation
         if not held.info.has_template:
             raise NoConversation
         view.loaded(held.info)

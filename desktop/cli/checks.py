@@ -179,10 +179,10 @@ def _model_to_test() -> Path:
     try:
         return starter.starter_path()
     except starter.StarterMissing:
-        runnable = [model for model in Library().models() if model.runnable]
-        if not runnable:
+        usable = [model for model in Library().models() if model.can_chat]
+        if not usable:
             raise
-        return min(runnable, key=lambda model: model.size_bytes).path
+        return min(usable, key=lambda model: model.size_bytes).path
 
 
 def _templates() -> Result:

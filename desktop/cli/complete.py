@@ -25,6 +25,7 @@ def command() -> click.Command:
         help="\n".join((
             _("Lets a model go on with a text, without a chat template. What it adds is printed, not the text itself."),
             _("A model may go on for long: --max-tokens and --stop end it, and so does Ctrl-C."),
+            _("An encoder-decoder such as T5 takes the text for its source, and prints the target that it writes."),
         )),
         examples=(
             'quern complete -p "Once upon a time" --max-tokens 64',

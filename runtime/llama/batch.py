@@ -40,6 +40,10 @@ class Batch:
         self._native.logits[at] = wanted
         self._native.n_tokens = at + 1
 
+    def encode(self, context: Any) -> int:
+        """Has the context's encoder read the tokens as a whole; returns llama.cpp's status."""
+        return int(self._library.llama_encode(context, self._native))
+
     def evaluate(self, context: Any) -> None:
         """Evaluates the tokens. Raises `ReadingStopped` where the abort callback ended it, and `ReadingFailed`."""
         status = self._library.llama_decode(context, self._native)

@@ -21,6 +21,7 @@ from runtime.llama.logits import check_score, check_scores
 from runtime.llama.model import LlamaModel, mappable
 from runtime.llama.prompt import Prompt, PromptBuilder
 from runtime.llama.sampler import SamplerChain
+from runtime.llama.source import SourceCache, SourcePrompts
 from runtime.llama.speculation import Steps, steps_for
 from runtime.logits import InvalidNumbers
 from runtime.messages import Message
@@ -46,6 +47,7 @@ from runtime.reasoning import joined
 from runtime.receipt import Receipt, ReplayRefused, deciding
 from runtime.seed import used_seed
 from runtime.settings import changed
+from runtime.source_errors import NoScoreWithoutSource
 from runtime.text import _
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class LlamaEngine:
         started = time.monotonic()
         header = gguf_header.read_header(path)  # refuses what would hurt native code
         runnable.require_runnable(header)
+        self._header = header
         adapters = lora_files.read_adapters(params.lora, header)
         draft = draft_file.draft_header(params)
         context_length = params.context_length or memory.default_context(
@@ -90,7 +93,7 @@ class LlamaEngine:
         )
         self._draft: ModelDrafter | None = None
         try:
-            if draft is not None and not self._model.remembers_states:
+            if draft is not None and not self._model.remembers_states and not self._model.reads_source:
                 self._draft = _load_draft(
                     self._model, draft, params, threads=threads,
                     listener=_part_of(listener, share, 1 - share), stop=stop,
@@ -98,10 +101,12 @@ class LlamaEngine:
         except BaseException:
             self._model.close()
             raise
-        self._cache = TokenCache(self._model)
+        self._cache = SourceCache(self._model) if self._model.reads_source else TokenCache(self._model)
         self._steps = steps_for(self._model, self._cache, params, self._draft)
         self._known = KnownAnswers()
-        self._prompts = PromptBuilder(self._model, self._known)
+        self._prompts = (
+            SourcePrompts(self._model) if self._model.reads_source else PromptBuilder(self._model, self._known)
+        )
         self._constraints: Constraints | None = None
         self._model.notes.extend(notes)
         self._info = _info_of(
@@ -219,11 +224,17 @@ class LlamaEngine:
     def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
         from runtime.llama import scoring  # brings numpy, which answers do without
 
+        self._require_no_source()
         self._model.watch(stop)
         try:
             yield from scoring.score(self._model, text)
         finally:
             self._cache.clear()  # scoring used the context; the next answer reads its prompt anew
+
+    def _require_no_source(self) -> None:
+        """Raises `NoScoreWithoutSource` for an encoder-decoder; llama.cpp would end the process."""
+        if self._model.reads_source:
+            raise NoScoreWithoutSource
 
     def begin_marks(self) -> list[int]:
         return self._model.vocabulary.tokenize("", add_bos=True)
@@ -231,6 +242,7 @@ class LlamaEngine:
     def logits(self, ids: Sequence[int], stop: StopFlag, *, first: int, at_most: int) -> Iterator[NDArray[np.float32]]:
         from runtime.llama import scoring
 
+        self._require_no_source()
         self._model.watch(stop)
         try:
             for _read, rows in scoring.Reader(self._model).rows(ids, first, at_most=at_most):
@@ -242,15 +254,18 @@ class LlamaEngine:
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
         from runtime.llama import embedding
 
+        runnable.require_vectors(self._header)
         return embedding.embed(self._model, request, stop, limit=self._model.context_length)
 
     def save_state(self, path: Path) -> StateSaved:
-        if not len(self._cache):
+        if not len(self._cache) or self._model.reads_source:  # what an encoder has read lies in no state
             return StateSaved(id=0, tokens=0)
         tokens, size = state.save(path, self._model, self._cache, self._known)
         return StateSaved(id=0, tokens=tokens, size_bytes=size)
 
     def load_state(self, path: Path) -> StateLoaded:
+        if self._model.reads_source:
+            return StateLoaded(id=0, tokens=0, note=_("A model that reads a source keeps no state of it."))
         try:
             answers = state.load(path, self._model, self._cache)
         except state.StateRefused as refusal:
@@ -300,7 +315,7 @@ class _Answer:
         try:
             yield from self._read_prompt()
             self._steps.begin()
-            self._sampler.remember(self._prompt.ids)
+            self._sampler.remember(self._prompt.ids[self._prompt.source :])
             reason = yield from self._write()
         except Stopped:
             reason = FinishReason.STOPPED
@@ -451,6 +466,7 @@ def _info_of(
         threads=threads,
         devices=llama_library.device_names(),
         has_template=bool(model.template_names()),
+        reads_source=model.reads_source,
         memory_bytes=model.memory_bytes + (draft.memory_bytes if draft is not None else 0),
         load_seconds=load_seconds,
         speculation=model.params.speculation if speculates else "off",

@@ -65,9 +65,9 @@ class WritesNoText(UserError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            _("“{name}” is not a model for chatting.").format(name=shown_path(Path(path.name))),
-            _("It is an encoder, or it translates a source text to a target text; neither continues a conversation."),
-            _("Choose a model that was made for chat or text completion."),
+            _("“{name}” writes no text.").format(name=shown_path(Path(path.name))),
+            _("It is an encoder: it makes vectors out of texts."),
+            _("Use it with “quern embed”, and choose a model that was made for chat or text completion to talk to."),
         )
 
 
@@ -175,9 +175,20 @@ class LlamaModel:
 
     @property
     def writes_text(self) -> bool:
-        """False for encoders and encoder-decoders, which this engine does not run yet."""
-        lib = self._library
-        return bool(lib.llama_model_has_decoder(self._model)) and not lib.llama_model_has_encoder(self._model)
+        """False for encoders."""
+        return bool(self._library.llama_model_has_decoder(self._model))
+
+    @property
+    def reads_source(self) -> bool:
+        """True for encoder-decoders: they read a source text whole, and then write a target."""
+        return self.writes_text and bool(self._library.llama_model_has_encoder(self._model))
+
+    @property
+    def start_token(self) -> int:
+        """The token with which a target begins: the one that the file names, else the begin or the padding token."""
+        named = int(self._library.llama_model_decoder_start_token(self._model))
+        special = self.vocabulary.special
+        return next((token for token in (special.bos, special.pad) if token is not None), 0) if named < 0 else named
 
     @property
     def remembers_states(self) -> bool:
@@ -218,7 +229,7 @@ class LlamaModel:
         that where some layers keep only a window, the beginning is no longer in all of them.
         """
         memory = self._library.llama_get_memory(self._context)
-        if not self.keeps_everything or not self._library.llama_memory_can_shift(memory):
+        if self.reads_source or not self.keeps_everything or not self._library.llama_memory_can_shift(memory):
             return False
         if self.metadata(f"{self.architecture}.attention.indexer.key_length"):
             return False
@@ -345,6 +356,10 @@ class LlamaModel:
                 changes[name] = "f16"
                 note = _("Cache type {kind} needs a head size divisible by {block}; here it is {head}. f16 is used.")
                 self.notes.append(note.format(kind=kind, block=_KV_BLOCK, head=head))
+        if self.reads_source and params.kv_type_v in QUANTIZED_KV_TYPES and "kv_type_v" not in changes:
+            changes["kv_type_v"] = "f16"  # llama.cpp transposes it for attention with a bias, and dies
+            note = _("This kind of model cannot keep its values as {kind}. f16 is used.")
+            self.notes.append(note.format(kind=params.kv_type_v))
         return params.replace(**changes) if changes else params
 
     def _head_sizes(self) -> tuple[int, int]:
@@ -363,7 +378,9 @@ class LlamaModel:
         self.memory_bytes += _logged_buffers()
 
     def _make_context(self, context_length: int) -> None:
-        context = self.new_context(context_length)
+        # An encoder reads its source in one piece; llama.cpp ends the process for a longer one.
+        whole = {"n_batch": context_length, "n_ubatch": context_length} if self.reads_source else {}
+        context = self.new_context(context_length, **whole)
         self._context_log = llama_library.log_lines()
         self._context = context
         self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))

@@ -18,7 +18,6 @@ from runtime.llama.answers import Answer, KnownAnswers
 from runtime.llama.cache import common_prefix
 from runtime.llama.model import LlamaModel
 from runtime.llama.token_types import TokenAttribute
-from runtime.llama.vocabulary import UnknownToken
 from runtime.messages import Message, Role
 from runtime.protocol import GenerationRequest
 from runtime.reasoning import joined, separated
@@ -40,7 +39,8 @@ class Prompt:
     `keep` is how many tokens at the beginning stay when the context shifts: the system prompt. `lead` is the text
     between the last mark and the answer, and `continued` the ids of the answer so far, where they are known.
     `template` is the source of the chat template that wrote it, `families` the marks of reasoning that the model knows,
-    `inside` those that the prompt has opened, and `named` the control tokens that are part of such marks.
+    `inside` those that the prompt has opened, and `named` the control tokens that are part of such marks. The first
+    `source` ids are what an encoder reads.
     """
 
     ids: list[int]
@@ -53,6 +53,7 @@ class Prompt:
     families: tuple[Marks, ...] = ()
     inside: Marks | None = None
     named: tuple[int, ...] = ()
+    source: int = 0
 
 
 class PromptTooLong(UserError):
@@ -118,7 +119,7 @@ class PromptBuilder:
         raises.
         """
         if request.prompt_ids:
-            return self._checked(Prompt(self._known(request.prompt_ids), keep=_SINKS))
+            return self._checked(Prompt(self._vocabulary.checked(request.prompt_ids), keep=_SINKS))
         if request.prompt is not None:
             return self._checked(Prompt(self._raw(request.prompt), keep=_SINKS))
         if not request.messages:
@@ -143,12 +144,6 @@ class PromptBuilder:
         if len(prompt.ids) >= self._context_length:
             raise PromptTooLong(len(prompt.ids), self._context_length)
         return prompt
-
-    def _known(self, ids: tuple[int, ...]) -> list[int]:
-        for token in ids:
-            if not 0 <= token < self._vocabulary.size:
-                raise UnknownToken(token, self._vocabulary.size)
-        return list(ids)
 
     def _raw(self, text: str) -> list[int]:
         return self._vocabulary.tokenize(text, special=True, add_bos=True)

@@ -30,6 +30,8 @@ def steps_for(model: LlamaModel, cache: TokenCache, params: LoadParams, draft: D
         return OneByOne(cache)
     if model.remembers_states:
         model.notes.append(_("Nothing is guessed ahead: this kind of model cannot take tokens back."))
+    if model.reads_source and params.speculation == "draft":
+        model.notes.append(_("Nothing is guessed ahead: the draft model cannot read this model's source."))
     if model.remembers_states or (params.speculation == "draft" and draft is None):
         return OneByOne(cache)
     drafter = NgramDrafter(params.ngram_size) if draft is None else draft

@@ -102,6 +102,10 @@ class Vocabulary:
         """True for every token that ends an answer: llama.cpp joins all sources of end marks."""
         return bool(self._library.llama_vocab_is_eog(self._handle, token))
 
+    def checked(self, ids: Iterable[int]) -> list[int]:
+        """Returns ids that came from outside. Raises `UnknownToken`."""
+        return [self._known(token) for token in ids]
+
     def attributes(self, token: int) -> TokenAttribute:
         """Returns a token's kind, and how it is matched. Raises `UnknownToken`."""
         return TokenAttribute(self._library.llama_vocab_get_attr(self._handle, self._known(token)))
@@ -124,12 +128,12 @@ class Vocabulary:
         bos = self.special.bos if add_bos and self.adds_bos else None
         return _one(bos) + self._tokenize(text, special=special)
 
-    def tokenize_whole(self, text: str) -> list[int]:
-        """Returns a plain text's ids with every mark that the file wants around one: BERT's [CLS] and [SEP], say.
+    def tokenize_whole(self, text: str, *, special: bool = False) -> list[int]:
+        """Returns a text's ids with every mark that the file wants around one: BERT's [CLS] and [SEP], say.
 
         The marks are put here: llama.cpp ends the process where a file wants one that it does not have.
         """
-        return _one(self._begin_mark) + self._tokenize(text, special=False) + _one(self._end_mark)
+        return _one(self._begin_mark) + self._tokenize(text, special=special) + _one(self._end_mark)
 
     def _tokenize(self, text: str, *, special: bool) -> list[int]:
         data = _utf8(text)

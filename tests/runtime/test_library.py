@@ -232,6 +232,18 @@ def test_a_model_too_large_for_this_computer_runs_with_a_caution(models: Path, m
     assert listed()["large"].caution == ""  # the cache does not keep what depends on the machine
 
 
+def test_an_encoder_decoder_runs_holds_no_conversation_and_may_be_too_large_as_well(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model(models / "t5.gguf", ("general.architecture", STRING, "t5"))
+    monkeypatch.setattr(memory, "total_memory", lambda: 1)
+    (info,) = Library().models()
+    assert info.runnable
+    assert not info.can_chat
+    assert "turns a source text into another text" in info.caution
+    assert "GB" in info.caution
+
+
 def test_an_adapter_is_called_one(models: Path) -> None:
     (models / "lora").mkdir()
     (models / "lora" / "adapter_config.json").write_text("{}")

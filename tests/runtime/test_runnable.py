@@ -30,7 +30,9 @@ def reason(path: Path, *keys: Key, vocabulary: bool = True, **more: object) -> s
         ([("general.type", STRING, "imatrix")], "measurements"),
         ([("general.architecture", STRING, "foo\u202e\n")], "“foo” is unknown"),
         ([("general.architecture", STRING, "nomic-bert")], "vectors"),
-        ([("general.architecture", STRING, "t5")], "no conversation"),
+        ([("general.architecture", STRING, "t5")], ""),
+        ([("general.architecture", STRING, "t5"), ("t5.block_count", U32, 2), ("t5.decoder_block_count", U32, 3)],
+         "decoder has 3 layers and its encoder only 2"),
         ([("llama.pooling_type", U32, 3)], "vectors"),
         ([("llama.pooling_type", U32, 0)], ""),
     ],
@@ -59,6 +61,18 @@ def test_require_runnable_raises_the_reason(tmp_path: Path) -> None:
     reason(path, ("general.architecture", STRING, "foo"))
     with pytest.raises(UnsupportedModel, match="“foo” is unknown"):
         require_runnable(read_header(path))
+
+
+@pytest.mark.parametrize(
+    "keys", [[("general.architecture", STRING, "bert")], [("llama.pooling_type", U32, 1)]], ids=["encoder", "trained"]
+)
+def test_what_makes_vectors_is_refused_for_writing_with_the_command_that_runs_it(
+    tmp_path: Path, keys: list[Key]
+) -> None:
+    reason(tmp_path / "m.gguf", *keys)
+    with pytest.raises(UnsupportedModel) as caught:
+        require_runnable(read_header(tmp_path / "m.gguf"))
+    assert "quern embed" in caught.value.info.hint
 
 
 def test_the_engine_refuses_an_unknown_architecture_by_name(tmp_path: Path) -> None:

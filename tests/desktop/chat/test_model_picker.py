@@ -55,6 +55,19 @@ def test_a_caution_takes_the_place_of_the_facts(picker: ModelPicker) -> None:
     assert picker.model.flags(picker.model.index(0)) & Qt.ItemFlag.ItemIsEnabled
 
 
+def test_a_model_that_holds_no_conversation_says_what_it_is_and_cannot_be_chosen(picker: ModelPicker) -> None:
+    chosen: list[str] = []
+    picker.chosen.connect(chosen.append)
+    translator = replace(LARGE, converses=False, caution="It turns a source text into another text.")
+    picker.set_models((translator, STARTER))
+    assert names(picker)[-1] == shown_name(translator)
+    assert facts(translator) == "It turns a source text into another text."
+    last = picker.model.index(1)
+    assert not picker.model.flags(last) & Qt.ItemFlag.ItemIsEnabled
+    picker._choose(last)
+    assert chosen == []
+
+
 def test_another_name_of_a_model_finds_it(picker: ModelPicker) -> None:
     picker.set_models((STARTER, replace(LARGE, aliases=("llama3.2:latest",))))
     picker.search.setText("3.2:LATEST")

@@ -1,0 +1,111 @@
+"""Models that read a source text whole and then write a target, such as T5: their prompts, and what they have read.
+
+A prompt is the source and the token that begins every target. The encoder's output lies in the context, beside the
+cache of the target, and serves as long as the source stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from runtime.llama import library as llama_library
+from runtime.llama.batch import Batch
+from runtime.llama.cache import EvaluationFailed, Stopped, TokenCache
+from runtime.llama.model import LlamaModel
+from runtime.llama.prompt import Prompt
+from runtime.messages import Message
+from runtime.protocol import GenerationRequest
+from runtime.schedule import Schedule
+from runtime.source_errors import HoldsNoConversation, NoSource, SourceTooLong
+from runtime.text import _
+
+_ABORTED = 2  # llama_encode: the abort callback said stop
+
+
+class SourcePrompts:
+    """Builds the prompts of one model, as `PromptBuilder` does for others. Safe to use from several threads."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        self._vocabulary = model.vocabulary
+        self._context_length = model.context_length
+        self._start = model.start_token
+
+    def build(self, request: GenerationRequest) -> Prompt:
+        """Returns the source's ids with the marks that the file wants, and the token that begins the target.
+
+        Control tokens may be written out in the source: T5's sentinels are. Raises `HoldsNoConversation`, `NoSource`,
+        `SourceTooLong` and `UnknownToken`.
+        """
+        if request.messages:
+            raise HoldsNoConversation
+        source = self._vocabulary.checked(request.prompt_ids) or self._source(request.prompt or "")
+        if len(source) > self._context_length:
+            raise SourceTooLong(len(source), self._context_length)
+        return Prompt([*source, self._start], source=len(source))
+
+    def count(self, messages: tuple[Message, ...]) -> int:
+        """Raises `HoldsNoConversation`."""
+        raise HoldsNoConversation
+
+    def close(self) -> None:
+        """Frees nothing: no template is ever rendered."""
+
+    def _source(self, text: str) -> list[int]:
+        if not text.strip():
+            raise NoSource
+        ids = self._vocabulary.tokenize_whole(text, special=True)
+        is_marked_twice = self._vocabulary.has_end_mark and ids[-2:-1] == ids[-1:]
+        return ids[:-1] if is_marked_twice else ids
+
+
+class SourceCache(TokenCache):
+    """The evaluated tokens of a target, and the source that it is about."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        super().__init__(model)
+        self._source: tuple[int, ...] | None = None  # what the encoder has read
+
+    def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
+        """Empties the target's cache; returns the length of the source if it need not be read again, else the reason.
+
+        The last token of the prompt begins the target, the others are the source.
+        """
+        self.clear()
+        source, known = tuple(prompt[:-1]), self._source
+        if source == known:
+            return len(source), ""
+        self._source = None
+        return 0, _("The source text is another one, so it was read.") if known is not None else ""
+
+    def evaluate(self, ids: Sequence[int]) -> Iterator[int]:
+        """Has the encoder read the source, at once, and evaluates the token that begins the target.
+
+        Raises `Stopped` and `EvaluationFailed`.
+        """
+        *source, start = ids
+        if source:
+            self._encode(source)
+            yield len(source)
+        self._decode((start,))
+        yield len(ids)
+
+    def schedules(self, mark: int) -> tuple[Schedule, Schedule] | None:
+        """None: a schedule tells of no source."""
+        return None
+
+    def _encode(self, source: Sequence[int]) -> None:
+        self.clear()  # llama.cpp takes positions from 0 only for an empty memory
+        with Batch(self._library, len(source)) as batch:
+            for position, token in enumerate(source):
+                batch.add(token, position)
+            status = batch.encode(self._model.context)
+        if status == _ABORTED or self._model.stopped:
+            raise Stopped
+        if status != 0:
+            raise EvaluationFailed(status, llama_library.log_tail())
+        self._source = tuple(source)
+
+    def _decode(self, piece: Sequence[int], *, draft: bool = False) -> None:
+        if self._source is None:  # llama.cpp would end the process
+            raise EvaluationFailed(-1, "no source was read")
+        super()._decode(piece, draft=draft)
