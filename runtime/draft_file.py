@@ -6,6 +6,7 @@ from runtime import gguf_header, runnable
 from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader, UnsupportedModel
 from runtime.params import LoadParams
+from runtime.places import path_of
 from runtime.text import _
 
 
@@ -33,7 +34,7 @@ def draft_header(params: LoadParams) -> GgufHeader | None:
         raise NoDraftModel
     from runtime.library import resolve  # looks through the disk for names
 
-    header = gguf_header.read_header(resolve(params.draft_model).path)
+    header = gguf_header.read_header(resolve(str(path_of(params.draft_model.strip()))).path)
     runnable.require_runnable(header)
     if runnable.turns_texts(header):
         raise UnsupportedModel(header.path, _("It turns one text into another, and cannot guess how one goes on."))

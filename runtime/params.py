@@ -520,7 +520,7 @@ class LoadParams(SettingsGroup, frozen=True):
         Setting(
             title=N_("Draft model"),
             help=N_("A much smaller model with the same vocabulary that guesses: a path or a name in the library."),
-            section=_SPECULATION, applies=Applies.RELOAD, advanced=True,
+            section=_SPECULATION, applies=Applies.RELOAD, advanced=True, names_model=True,
         ),
     ] = ""
     draft_tokens: Annotated[

@@ -56,6 +56,7 @@ class Setting:
     applies: Applies = Applies.NEXT_MESSAGE
     widget: str = ""  # a kind in the panel's registry; empty: follows from the type
     paths: bool = False  # a list whose texts begin with a path: taken as typed, and made absolute on the command line
+    names_model: bool = False  # a path or a name in the library; a path is made absolute on the command line
     flag: str = ""  # the long flag without dashes where it differs from the name
 
 

@@ -18,6 +18,7 @@ from runtime.protocol import (
     GenerationEvent,
     PromptProgress,
     TextDelta,
+    Usage,
 )
 from runtime.text import N_, _, ngettext
 
@@ -204,11 +205,21 @@ def finished_words(finished: Finished) -> str:
             tokens=usage.generated_tokens, speed=usage.generation_speed,
             used=usage.context_used, length=usage.context_length,
         ),
+        drafted_words(usage),
         _("Of these, {tokens} were thought before the answer.").format(tokens=f"{usage.reasoning_tokens:,}")
         if usage.reasoning_tokens else "",
         usage.reuse_note,
     ]  # fmt: skip
     return "\n".join(filter(None, lines))
+
+
+def drafted_words(usage: Usage) -> str:
+    """Returns how many guesses came true; "" where nothing was guessed."""
+    if not usage.drafted_tokens:
+        return ""
+    return ngettext(
+        "{accepted} of {count} guess came true", "{accepted} of {count} guesses came true", usage.drafted_tokens
+    ).format(accepted=f"{usage.accepted_tokens:,}", count=f"{usage.drafted_tokens:,}")
 
 
 def short_words(finished: Finished) -> str:
@@ -217,6 +228,7 @@ def short_words(finished: Finished) -> str:
     parts = [
         ngettext("{count} token", "{count} tokens", usage.generated_tokens).format(count=usage.generated_tokens),
         _("{speed:.1f} tokens/s").format(speed=usage.generation_speed) if usage.generation_speed else "",
+        drafted_words(usage),
         _("context {used} of {length}").format(used=f"{usage.context_used:,}", length=f"{usage.context_length:,}"),
     ]
     return " · ".join(filter(None, parts))

@@ -75,3 +75,9 @@ def _show(result: measuring.BenchResult) -> None:
         numbers = _("{median:.1f} tokens/s (slowest {min:.1f}, fastest {max:.1f})")
         spread_words = numbers.format(median=spread.median, min=spread.min, max=spread.max)
         output.write_line(_("{title}: {text}").format(title=label, text=spread_words))
+    if result.model.speculation != "off":
+        words = _("Speculation: {accepted} of {drafted} guesses came true, in {count} tokens")
+        total = result.generated_tokens * result.repetitions
+        output.write_line(words.format(
+            accepted=f"{result.accepted_tokens:,}", drafted=f"{result.drafted_tokens:,}", count=f"{total:,}"
+        ))  # fmt: skip

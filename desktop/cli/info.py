@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -16,6 +16,7 @@ from desktop.cli.loading import wanted
 from desktop.cli.models import size_words
 from desktop.cli.options import setting_options
 from runtime import memory
+from runtime.draft_file import draft_header, draft_params
 from runtime.errors import UserError
 from runtime.gguf_header import GgufArray, GgufHeader, GgufText, TensorInfo, read_header
 from runtime.params import LoadParams
@@ -80,9 +81,14 @@ def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
 def _needed(header: GgufHeader, params: LoadParams) -> Memory:
     from runtime import exact_memory
 
-    estimate = memory.estimate(header, params)
+    draft = draft_header(params)
+    estimate = memory.estimate(header, params, draft=draft)
     try:
-        return Memory(estimate, exact_memory.measured(header, params))
+        exact = exact_memory.measured(header, params)
+        if draft is not None:
+            beside = draft_params(params).replace(context_length=exact.context_length)
+            exact = replace(exact, draft=exact_memory.measured(draft, beside).total)
+        return Memory(estimate, exact)
     except UserError as error:
         return Memory(estimate, note=error.info.message or error.info.title)
 
@@ -120,7 +126,7 @@ def json_object(header: GgufHeader, needed: Memory, *, every_tensor: bool) -> di
 def _sizes(figure: memory.MemoryEstimate) -> dict[str, int]:
     return {
         "context_length": figure.context_length, "weights": figure.weights, "cache": figure.cache,
-        "compute": figure.compute, "total": figure.total,
+        "compute": figure.compute, "draft": figure.draft, "total": figure.total,
     }  # fmt: skip
 
 
@@ -161,6 +167,7 @@ def _show_memory(header: GgufHeader, needed: Memory) -> None:
         (_("Weights"), *(size_words(figure.weights) for figure in figures)),
         (_("Cache"), *(size_words(figure.cache) for figure in figures)),
         (_("Computing"), *(size_words(figure.compute) for figure in figures)),
+        *([(_("Draft model"), *(size_words(figure.draft) for figure in figures))] if needed.estimate.draft else []),
         (_("Together"), *(size_words(figure.total) for figure in figures)),
         (_("Free now"), *([""] if needed.exact else []), size_words(memory.free_memory())),
     ]

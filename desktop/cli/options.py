@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,10 +38,16 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]  # generic only fr
 def typed(declared: SettingField, text: str) -> Any:
     r"""Returns what a person typed for a setting; in lists, \n and \t stand for themselves. Raises `BadSetting`."""
     if declared.setting.paths:
-        return spelled_path(Path(text).expanduser().absolute())
+        return _absolute(text)
+    if declared.setting.names_model:
+        return _absolute(text) if text.startswith((".", "~")) or os.path.exists(text) else text
     if declared.kind == "list":
         return re.sub(r"\\[ntr\\]", lambda found: _ESCAPES[found.group()], text)
     return declared.parse(text)
+
+
+def _absolute(text: str) -> str:
+    return spelled_path(Path(text).expanduser().absolute())  # an engine process lives in another folder
 
 
 def setting_options(group: type[SettingsGroup]) -> list[click.Parameter]:
