@@ -88,7 +88,7 @@ def _tokens(draw: random.Random, info: EngineInfo, count: int) -> tuple[int, ...
 
 
 def _measure(engine: EngineProcess, ids: tuple[int, ...], max_tokens: int) -> tuple[float, float, Usage]:
-    """Returns tokens a second of reading `ids` and of writing `max_tokens`, as seen from this process, and the usage."""
+    """Returns tokens a second of reading `ids` and of writing `max_tokens` as seen from this process, and the usage."""
     sampling = SamplingParams(max_tokens=max_tokens, seed=1)
     request = GenerationRequest(prompt_ids=ids, sampling=sampling, ignore_end=True)
     sent = read = ended = time.perf_counter()

@@ -9,6 +9,12 @@ from runtime.params import LoadParams
 from runtime.places import path_of
 from runtime.text import _
 
+# Where and with what numbers it computes; what changes a model's own sense, such as adapters, is not a draft's matter.
+_SHARED = (
+    "flash_attention", "kv_type_k", "kv_type_v", "mmap", "mlock", "threads", "prompt_threads", "batch", "micro_batch",
+    "gpu_layers", "devices", "split_mode", "tensor_split", "main_gpu", "kv_on_gpu",
+)  # fmt: skip
+
 
 class NoDraftModel(UserError):
     """A draft model was asked for and none was named."""
@@ -46,21 +52,4 @@ def draft_params(params: LoadParams) -> LoadParams:
 
     A sliding window keeps everything, so that the draft can go back from guesses that did not come true.
     """
-    return LoadParams(
-        flash_attention=params.flash_attention,
-        kv_type_k=params.kv_type_k,
-        kv_type_v=params.kv_type_v,
-        swa_full=True,
-        mmap=params.mmap,
-        mlock=params.mlock,
-        threads=params.threads,
-        prompt_threads=params.prompt_threads,
-        batch=params.batch,
-        micro_batch=params.micro_batch,
-        gpu_layers=params.gpu_layers,
-        kv_on_gpu=params.kv_on_gpu,
-        devices=params.devices,
-        split_mode=params.split_mode,
-        tensor_split=params.tensor_split,
-        main_gpu=params.main_gpu,
-    )
+    return LoadParams(swa_full=True, **{name: getattr(params, name) for name in _SHARED})

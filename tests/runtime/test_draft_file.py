@@ -53,4 +53,4 @@ def test_a_draft_is_loaded_like_the_model_but_for_what_changes_the_model_itself(
     draft = draft_params(params)
 
     assert (draft.threads, draft.gpu_layers, draft.kv_type_k, draft.swa_full) == (3, 7, "q8_0", True)
-    assert (draft.lora, draft.rope_scaling, draft.speculation, draft.context_length) == ((), "auto", "off", 0)
+    assert (draft.lora, draft.rope_scaling, draft.speculation, draft.context_length) == ((), "file", "off", 0)

@@ -44,6 +44,20 @@ def test_adapters_count_with_the_weights(tiny: GgufHeader, tmp_path: Path) -> No
     assert memory.default_context(tiny, fits, LoadParams(lora=(str(style),))) < 4096
 
 
+def test_a_draft_model_counts_in_full_and_shortens_the_default_context(tiny: GgufHeader, tmp_path: Path) -> None:
+    draft = read_header(tiny_gguf.write_tiny(tmp_path / "draft.gguf", n_layers=1))
+    params = LoadParams(context_length=4096, kv_type_k="f32", lora=())
+
+    both = memory.estimate(tiny, params, draft=draft)
+
+    alone = memory.estimate(draft, LoadParams(context_length=4096, kv_type_k="f32"))
+    assert both.draft == alone.total
+    assert both.total == memory.estimate(tiny, params).total + alone.total
+    fits = memory.estimate(tiny).total
+    assert memory.default_context(tiny, fits) == 4096
+    assert memory.default_context(tiny, fits, draft=draft) < 4096
+
+
 # --- the cache, by hand -----------------------------------------------------------------------------------------
 
 

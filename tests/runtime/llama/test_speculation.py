@@ -17,7 +17,7 @@ from engines import Answer, chat, collect, raw
 from runtime.engine import Engine, StopFlag
 from runtime.messages import Message, Role
 from runtime.ngram import NgramDrafter
-from runtime.protocol import FinishReason, GenerationRequest, TextDelta
+from runtime.protocol import FinishReason, GenerationRequest, Replayed, TextDelta
 from speculating import Foreknowing, ids_of, speculate
 
 EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
@@ -292,6 +292,21 @@ def test_a_window_that_was_cut_back_still_holds_what_is_looked_back_at(tmp_path:
     assert answer.end.usage.drafted_tokens > answer.end.usage.accepted_tokens > length // 4
     after, anew = logits_after(engine, 65), logits_of(fresh, [*ids_of(engine)])
     assert np.abs(after - anew).max() < 1e-3
+
+
+def test_a_receipt_tells_of_the_drafts_and_the_replay_is_equal(tmp_path: Path) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "quantized.gguf", type="Q4_0")
+    engine, again = engines.load(path), engines.load(path)
+    request = msgspec.structs.replace(raw(SENTENCE, temperature=0.9, repeat_penalty=0.7), receipt=True)
+
+    answer = collect(speculate(engine, NgramDrafter(1)), request)
+
+    receipt = answer.end.receipt
+    assert receipt is not None
+    assert any(operation.kind == "draft" for operation in receipt.answer.operations())
+    *_progress, replayed = again.replay(receipt, StopFlag(), anyway=True)
+    assert isinstance(replayed, Replayed)
+    assert (replayed.difference, replayed.text) == (None, answer.text)
 
 
 # --- which models -----------------------------------------------------------------------------------------------
