@@ -15,7 +15,10 @@ from runtime.settings import SettingField, field_of, fields_of
 
 ALL = [*fields_of(SamplingParams), *fields_of(LoadParams)]
 # Not every text will do
-_WORDED = {"grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": "15043=-2", "tensor_split": "3/1"}
+_WORDED = {
+    "grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": "15043=-2", "tensor_split": "3/1",
+    "draft_model": "starter",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("declared", ALL, ids=lambda declared: declared.name)
@@ -151,3 +154,15 @@ def test_remarks_about_settings_hold_no_control_characters(run: Run, engine: Fak
 
 def test_lists_show_line_breaks_as_they_are_typed():
     assert shown_value(field_of(SamplingParams, "stop"), ("\nUser:", "a\\b")) == "“\\nUser:” “a\\\\b”"
+
+
+def test_a_path_to_a_draft_model_is_made_absolute_and_a_name_is_not(
+    run: Run, opened: Opened, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.gguf").touch()
+    here, not_here = str(tmp_path / "here.gguf"), str(tmp_path / "not-here.gguf")
+    for typed, value in (("here.gguf", here), ("./not-here.gguf", not_here), ("starter", "starter"), ("a/b", "a/b")):
+        run("chat", str(tiny), "-p", "hi", "--draft-model", typed)
+        assert opened.params is not None
+        assert opened.params.draft_model == value
