@@ -1,18 +1,19 @@
-"""What a model thinks before it answers is shown to a person, apart, and never mixed into a result."""
+"""What stands around an answer: thoughts, apart and never mixed into a result, and what an answer's numbers say."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from command_line import Run
 from desktop.cli import output
-from desktop.cli.answer import TextView
+from desktop.cli.answer import TextView, finished_words, short_words
 from fake_engine import FakeEngine
 from runtime.engine import StopFlag
 from runtime.messages import Message, Role
-from runtime.protocol import GenerationRequest
+from runtime.protocol import Finished, FinishReason, GenerationRequest, Usage
 
 
 @pytest.fixture
@@ -65,3 +66,14 @@ def test_json_tells_reasoning_and_answer_apart(thinking: FakeEngine, run: Run) -
 def test_the_conversation_keeps_reasoning_apart(thinking: FakeEngine, run: Run) -> None:
     assert run("chat", "starter", "--hide-reasoning", stdin="Where?\nSure?\n").out.startswith("Paris it is.\n")
     assert thinking.requests[1].messages[1] == Message(Role.ASSISTANT, "Paris it is.", "Hm, a capital.")
+
+
+@pytest.mark.parametrize("words", [finished_words, short_words])
+def test_what_came_of_guesses_is_told_where_any_were_made(words: Callable[[Finished], str]) -> None:
+    def told(**numbers: int) -> str:
+        usage = Usage(generated_tokens=2000, generation_seconds=1.0, **numbers)
+        return words(Finished(id=0, reason=FinishReason.END, usage=usage))
+
+    assert "1,200 of 1,500 guesses came true" in told(drafted_tokens=1500, accepted_tokens=1200)
+    assert "0 of 1 guess came true" in told(drafted_tokens=1)
+    assert "guess" not in told()

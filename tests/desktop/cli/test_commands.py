@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -283,3 +284,11 @@ def test_bench_reports_median_least_and_most(tmp_path: Path):
     result = json.loads(done.stdout)
     for key in ("prompt_tokens_per_second", "generation_tokens_per_second"):
         assert 0 < result[key]["min"] <= result[key]["median"] <= result[key]["max"]
+
+
+def test_bench_tells_what_came_of_guesses(tmp_path: Path):
+    path = tmp_path / "endless.gguf"
+    tiny_gguf.write_scripted(path, [b"la ", b"li "], cyclic=True)
+    done = _quern("bench", str(path), "-p", "8", "-n", "64", "-r", "1", "--threads", "1", "--speculation", "ngram")
+    assert done.returncode == 0, done.stderr
+    assert re.search(rb"Speculation: \d+ of \d+ guesses came true, in 64 tokens", done.stdout)
