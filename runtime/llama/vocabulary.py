@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from runtime.errors import UserError
+from runtime.llama import byte_fallback
+from runtime.llama.byte_fallback import ByteFallback
 from runtime.llama.token_types import VOCABULARY_KINDS, SpecialTokens, TokenAttribute
 from runtime.text import _
 
@@ -136,6 +138,22 @@ class Vocabulary:
         return _one(self._begin_mark) + self._tokenize(text, special=special) + _one(self._end_mark)
 
     def _tokenize(self, text: str, *, special: bool) -> list[int]:
+        ids = self._natively(text, special=special)
+        fallback = self._byte_fallback if self.kind == "ugm" else None
+        return ids if fallback is None else fallback.spelled(text, ids)
+
+    @cached_property
+    def _byte_fallback(self) -> ByteFallback | None:
+        kinds = {token: int(self._library.llama_vocab_get_attr(self._handle, token)) for token in range(self.size)}
+        unknown = next((token for token, kind in kinds.items() if kind & TokenAttribute.UNKNOWN), None)
+        spelled = ((token, self.text(token)) for token, kind in kinds.items() if kind & TokenAttribute.BYTE)
+        found = byte_fallback.find(spelled)
+        if unknown is None or found is None:
+            return None
+        tokenize = partial(self._natively, special=False)
+        return ByteFallback(unknown=unknown, byte_tokens=found, tokenize=tokenize)
+
+    def _natively(self, text: str, *, special: bool) -> list[int]:
         data = _utf8(text)
         room = len(data) + 8
         while True:

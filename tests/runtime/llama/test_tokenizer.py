@@ -289,6 +289,17 @@ def test_byte_tokens_stream_as_real_characters(tmp_path: Path) -> None:
         assert "".join(decoder.feed(vocabulary.piece(token)) for token in ids).endswith("hi\n\t漢")
 
 
+@pytest.mark.parametrize("pieces", ["🦙", "the 🦙🦙 mill", "🦙 the 🦙", "Ω≈ç", "漢字 hi かな", "é👩\u200d👩!"])
+def test_unigram_with_byte_tokens_loses_nothing(tmp_path: Path, pieces: str) -> None:
+    keys = {"unknown_token_id": 0, "eos_token_id": 2, "add_space_prefix": True}
+    path = write_vocabulary(tmp_path / "v.gguf", spm_tokens(WORDS), model="t5", metadata=keys)
+    with GgufTokenizer(path) as vocabulary:
+        ids = vocabulary.tokenize(pieces)
+        assert vocabulary.decode(ids) == pieces.encode()
+        assert vocabulary.unknown not in ids
+        assert vocabulary.tokenize_whole(pieces) == [*ids, 2]
+
+
 def test_unigram_marks_what_it_does_not_know_and_keeps_the_rest(tmp_path: Path) -> None:
     keys = {"unknown_token_id": 0, "eos_token_id": 2, "add_space_prefix": True}
     path = write_vocabulary(tmp_path / "v.gguf", spm_tokens(WORDS, byte_tokens=False), model="t5", metadata=keys)
