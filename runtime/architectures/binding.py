@@ -1,4 +1,4 @@
-"""Walks a family's table over the tensors of a checkpoint: which of them make which of ours.
+"""Walks a family's table: which tensors of a checkpoint make which of ours, and which ones ours are written to.
 
 Every tensor is claimed by a row or known to hold no weights; what is left over, or missing, is named. Reads no tensor
 but the two that may be the same one.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -86,7 +86,7 @@ def _some(names: Sequence[str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """One step of loading: these tensors of the checkpoint, through this form, are these of ours."""
+    """One step of loading or writing: these tensors of a file are, in this form, these of ours."""
 
     sources: tuple[str, ...]
     ours: tuple[str, ...]
@@ -104,9 +104,10 @@ class Binding:
 
 def bind(architecture: Architecture, config: ModelConfig, source: Source) -> Binding:
     """Finds each tensor's place. Raises `MissingTensors`, `LeftoverTensors` and `AdapterOnly`."""
-    if any("lora_A" in name or "lora_B" in name for name in source.names):
-        raise AdapterOnly
     known = canonical_names(architecture, source.names)
+    embedding = _source_of(architecture, "embedding.weight", source.kind, known)
+    if embedding is None and any(".lora_A." in name for name in known):
+        raise AdapterOnly
     config = _really_tied(architecture, config, source, known)
     claims = tuple(_claims(architecture, config, source.kind, known))
     claimed = {name for claim in claims for name in claim.sources}
@@ -116,6 +117,20 @@ def bind(architecture: Architecture, config: ModelConfig, source: Source) -> Bin
     if left:
         raise LeftoverTensors(architecture.name, left)
     return Binding(config, claims, tuple(ignored))
+
+
+def placements(architecture: Architecture, config: ModelConfig, kind: Kind) -> Iterator[Claim]:
+    """Yields where each of our tensors goes in a file of that kind: `claim.form.to_source` makes the file's of ours.
+
+    Tensors that are worked out from the config come on top, see `Architecture.gguf_tensors`.
+    """
+    placed: set[str] = set()
+    for row, layer in architecture.rows(config):
+        ours = tuple(name.format(i=layer) for name in row.our_names)
+        sources = expanded(row.names(kind), layer, config)
+        if sources and not placed.issuperset(ours):
+            placed.update(ours)
+            yield Claim(tuple(sources), ours, row.form(kind))
 
 
 def canonical_names(architecture: Architecture, names: Iterable[str]) -> dict[str, str]:

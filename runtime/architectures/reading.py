@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import msgspec
@@ -101,8 +102,10 @@ def from_hf(architecture: Architecture, raw: Settings) -> ModelConfig:
     """Reads config.json. Raises `UnusableConfig`."""
     said = {key: value for key, value in raw.items() if value is not None}
     settings = {**architecture.hf_defaults, **said}
-    known = _from_rows(architecture, settings, "folder")
-    return _checked(architecture, known | architecture.extra_hf(settings, known))
+    with _nonsense_named():
+        known = _from_rows(architecture, settings, "folder")
+        known |= architecture.extra_hf(settings, known)
+    return _checked(architecture, known)
 
 
 def from_gguf(architecture: Architecture, settings: Settings, source: Source) -> ModelConfig:
@@ -110,8 +113,19 @@ def from_gguf(architecture: Architecture, settings: Settings, source: Source) ->
     if "token_embd.weight" not in source.names:
         raise UnusableConfig(_("The file holds no “{name}”.").format(name="token_embd.weight"))
     size = source.info("token_embd.weight").shape[0]
-    known = _from_rows(architecture, {**settings, "vocab_size": size}, "gguf")
-    return _checked(architecture, known | architecture.extra_gguf(settings, known, source))
+    with _nonsense_named():
+        known = _from_rows(architecture, {**settings, "vocab_size": size}, "gguf")
+        known |= architecture.extra_gguf(settings, known, source)
+    return _checked(architecture, known)
+
+
+@contextmanager
+def _nonsense_named() -> Iterator[None]:
+    """Settings come from strangers: arithmetic with a text or a list where a number belongs is their fault."""
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise UnusableConfig(str(error)) from error
 
 
 def _from_rows(architecture: Architecture, settings: Settings, kind: Kind) -> Fields:
@@ -119,12 +133,17 @@ def _from_rows(architecture: Architecture, settings: Settings, kind: Kind) -> Fi
     for row in architecture.keys:
         key = _key(row, kind)
         if key and key in settings:
-            known[row.ours] = settings[key]
+            known[row.ours] = _single(settings[key])
         elif key and row.required:
             raise UnusableConfig(_("It has no “{key}”.").format(key=key))
         elif key or row.ours not in known:
             known[row.ours] = row.default_for(known)
     return known
+
+
+def _single(value: Any) -> Any:
+    """Returns the value of a list that says the same for every layer."""
+    return value[0] if isinstance(value, list) and value and value.count(value[0]) == len(value) else value
 
 
 def _key(row: KeyRow, kind: Kind) -> str:

@@ -21,7 +21,7 @@ from runtime.architectures.base import (
     with_qkv_bias,
     without_experts,
 )
-from runtime.architectures.forms import PERMUTE_ROPE, SAME, STACK, Form
+from runtime.architectures.forms import FUSED_GATE_UP, PERMUTE_ROPE, SAME, STACK, Form
 from runtime.architectures.rope_keys import (
     gguf_context,
     gguf_rope,
@@ -37,6 +37,7 @@ LAYER, HF_LAYER, BLK = "decoder.layers.{i}.", "model.layers.{i}.", "blk.{i}."
 QKV = tuple(f"{LAYER}attention.{part}.weight" for part in "qkv")
 QKV_BIASES = tuple(f"{LAYER}attention.{part}.bias" for part in "qkv")
 GATE_UP = (f"{LAYER}ffn.gate.weight", f"{LAYER}ffn.up.weight")
+EXPERT_GATE_UP = (f"{LAYER}ffn.experts.gate.weight", f"{LAYER}ffn.experts.up.weight")
 
 
 # --- settings ---------------------------------------------------------------------------------------------------
@@ -212,14 +213,21 @@ def gated_ffn() -> tuple[TensorRow, ...]:
 
 
 def expert_rows(hf: str, parts: Mapping[str, str]) -> tuple[TensorRow, ...]:
-    """Returns router and experts. `hf` is where folders keep them, `parts` what they call gate, up and down there."""
-    router = TensorRow(f"{LAYER}ffn.router.weight", f"{HF_LAYER}{hf}.gate.weight", f"{BLK}ffn_gate_inp.weight",
-                       when=with_experts)  # fmt: skip
+    """Returns router and experts. `hf` is where folders keep them, `parts` what they call gate, up and down there.
+
+    A state saved from memory, by transformers 5, holds all experts in two tensors instead.
+    """
     return (
-        router,
+        *(
+            TensorRow(f"{LAYER}ffn.router.weight", f"{HF_LAYER}{place}.gate.weight", f"{BLK}ffn_gate_inp.weight",
+                      when=with_experts)
+            for place in dict.fromkeys((hf, "mlp"))
+        ),
         *(
             TensorRow(f"{LAYER}ffn.experts.{part}.weight", f"{HF_LAYER}{hf}.experts.{{e}}.{name}.weight",
                       f"{BLK}ffn_{part}_exps.weight", hf_form=STACK, when=with_experts)
             for part, name in parts.items()
         ),
+        TensorRow(EXPERT_GATE_UP, f"{HF_LAYER}mlp.experts.gate_up_proj", "", hf_form=FUSED_GATE_UP, when=with_experts),
+        TensorRow(f"{LAYER}ffn.experts.down.weight", f"{HF_LAYER}mlp.experts.down_proj", "", when=with_experts),
     )  # fmt: skip

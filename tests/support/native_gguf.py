@@ -10,7 +10,7 @@ import numpy as np
 
 from memory_checkpoint import MemoryCheckpoint
 from runtime.architectures import reading
-from runtime.architectures.base import expanded
+from runtime.architectures.binding import placements
 from runtime.native.transformer import Transformer
 
 
@@ -20,10 +20,9 @@ def gguf_checkpoint(model: Transformer) -> MemoryCheckpoint:
     architecture = reading.by_name(config.family)
     ours = {name: slot.tensor.numpy() for name, slot in model.slots().items()}
     tensors: dict[str, np.ndarray] = {}
-    for row, layer in architecture.rows(config):
-        parts = [ours[name.format(i=layer)] for name in row.our_names]
-        names = expanded(row.names("gguf"), layer, config)
-        tensors |= zip(names, row.gguf_form.to_source(parts, config), strict=True)
+    for claim in placements(architecture, config, "gguf"):
+        made = claim.form.to_source([ours[name] for name in claim.ours], config)
+        tensors |= zip(claim.sources, made, strict=True)
     tensors |= architecture.gguf_tensors(config)
     return MemoryCheckpoint("gguf", tensors, metadata=reading.to_gguf(architecture, config))
 

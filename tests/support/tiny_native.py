@@ -1,0 +1,32 @@
+"""A tiny Llama-type checkpoint in memory, random and complete, to be spoiled by tests of loading."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from memory_checkpoint import MemoryCheckpoint
+from runtime.architectures import reading
+from runtime.architectures.binding import placements
+
+CONFIG: dict[str, Any] = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 24, "hidden_size": 16,
+    "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
+    "hidden_act": "silu",
+}  # fmt: skip
+
+
+def tiny_checkpoint(**config: Any) -> MemoryCheckpoint:
+    """Returns a folder's checkpoint whose config.json differs from the usual one by `config`."""
+    raw = CONFIG | config
+    described = reading.from_hf(reading.by_hf_type("llama"), raw)
+    C, F, D = described.d_model, described.d_ff, described.head_dim
+    sizes = {"embed_tokens": (24, C), "lm_head": (24, C), "norm": (C,), "input_layernorm": (C,),
+             "post_attention_layernorm": (C,), "q_proj": (4 * D, C), "k_proj": (2 * D, C), "v_proj": (2 * D, C),
+             "o_proj": (C, 4 * D), "gate_proj": (F, C), "up_proj": (F, C), "down_proj": (C, F)}  # fmt: skip
+    rng = np.random.default_rng(1)
+    names = [claim.sources[0] for claim in placements(reading.by_hf_type("llama"), described, "folder")]
+    tensors = {name: rng.standard_normal(sizes[name.split(".")[-2]], np.float32) for name in names}
+    return MemoryCheckpoint("folder", tensors, config=raw)
