@@ -162,6 +162,15 @@ def test_guesses_that_were_checked_together_are_made_again(models: Callable[[str
     assert (again.tokens, again.difference) == (7, None)
 
 
+def test_an_answer_written_with_guesses_is_made_again_without_guessing(models: Callable[[str], Path]) -> None:
+    engine = engines.load(models("Q8_0"), speculation="ngram", ngram_size=1)
+    said = "The mill turned and the mill turned and the mill turned and "
+    receipts = [receipt_of(engine, raw(said * 2, max_tokens=60, seed=seed, temperature=0.7))[0] for seed in range(3)]
+    assert any(step.kind == "draft" for receipt in receipts for step in receipt.answer.steps)
+    for receipt in receipts:
+        assert_equal(engines.load(models("Q8_0")), receipt)
+
+
 # --- differences ------------------------------------------------------------------------------------------------
 
 
