@@ -55,13 +55,16 @@ class NoTemplate(ChatTemplateError):
 
     code = "no_template"
 
-    def __init__(self, wanted: str = "") -> None:
+    def __init__(self, wanted: str = "", names: Iterable[str] = (), guess: str = "") -> None:
+        """`names` are those that can be chosen, `guess` the one that the vocabulary was made for."""
+        names = tuple(names)
         named = _("This model has no chat template named “{name}”.").format(name=printable(wanted))
+        there_are = _("There are: {names}.").format(names=", ".join(map(printable, names)))
         super().__init__(
             named if wanted else _("This model has no chat template."),
-            _("Without one it is unknown how to write a conversation for this model."),
-            _("Choose a template for this model, or raw completion, which needs none."),
-            arguments=(wanted,),
+            there_are if wanted and names else _("Without one it is unknown how to write a conversation for it."),
+            template_advice(guess),
+            arguments=(wanted, names, guess),
         )
 
 
@@ -161,6 +164,14 @@ class CannotContinue(ChatTemplateError):
         )
 
 
+def template_advice(guess: str) -> str:
+    """Returns what to do about a model without a template, whose vocabulary was made for the format `guess`."""
+    if not guess:
+        return _("Choose a template for this model, or raw completion, which needs none.")
+    words = _("Its vocabulary has the marks of “{name}”: choose that template for this model, or raw completion.")
+    return words.format(name=guess)
+
+
 def printable(text: str, limit: int = 60) -> str:
     """Returns text from a model file fit for a message: one line, nothing invisible, at most `limit` characters."""
     shown = "".join(char if char.isprintable() else " " for char in text[: limit + 1]).strip()
@@ -232,6 +243,11 @@ def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def syntax_environment() -> jinja2.Environment:
+    """Returns an environment to parse templates with."""
+    return _environment()
 
 
 def _environment() -> jinja2.Environment:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from runtime.messages import Message
+from runtime.params import SamplingParams
 from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest, ReplayEvent, StateLoaded, StateSaved
 from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
 from runtime.receipt import Receipt
@@ -15,6 +16,8 @@ from runtime.receipt import Receipt
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+SAMPLING_DEFAULTS = SamplingParams()
 
 LoadListener = Callable[[float], bool]
 """Called with the fraction loaded, 0 to 1; returning False ends the load."""
@@ -68,8 +71,11 @@ class Engine(Protocol):
         """Returns each token's own text, control tokens by their name; bytes that are no text as U+FFFD."""
         ...
 
-    def count(self, messages: tuple[Message, ...]) -> int:
-        """Returns the length in tokens of the prompt that these messages make, the template's marks included."""
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
+        """Returns the length in tokens of the prompt that these messages make, the template's marks included.
+
+        `sampling` names the template.
+        """
         ...
 
     def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:

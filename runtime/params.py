@@ -7,7 +7,8 @@ mirostat or adaptive-p take the place of what comes after temperature.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from runtime.adapters import check_adapters
 from runtime.errors import UserError
@@ -24,7 +25,7 @@ QUANTIZED_KV_TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _OFF = N_("off")
 _COLD = 1e-6  # the highest temperature that is as good as 0
 _ANSWER, _CREATIVITY, _REPETITION, _EXPERT = N_("Answer"), N_("Creativity"), N_("Repetition"), N_("Expert sampling")
-_FORM = N_("Form of the answer")
+_FORM, _TEMPLATE = N_("Form of the answer"), N_("Chat template")
 _POSITIONS = N_("Longer contexts")
 _MODEL, _MEMORY, _SPEED, _GPU = N_("Model"), N_("Memory"), N_("Speed"), N_("Graphics card")
 _SPECULATION = N_("Speculation")
@@ -70,6 +71,23 @@ class SamplingParams(SettingsGroup, frozen=True):
             title=N_("Stop texts"),
             help=N_("The answer ends before any of these texts; the text itself is not shown."),
             section=_ANSWER, advanced=True,
+        ),
+    ] = ()
+    template: Annotated[
+        str,
+        Setting(
+            title=N_("Chat template"),
+            help=N_("How a conversation is written for the model: empty is the model’s own; else one of its templates "
+                    "by name, chatml, llama3, mistral, gemma … (“quern info” lists them), the path of a file, or raw."),
+            section=_TEMPLATE, advanced=True,
+        ),
+    ] = ""
+    template_vars: Annotated[
+        tuple[str, ...],
+        Setting(
+            title=N_("Template variables"),
+            help=N_("Switches that the chat template reads, as in enable_thinking=false; “quern info” lists them."),
+            section=_TEMPLATE, advanced=True, flag="template-var",
         ),
     ] = ()
     context_policy: Annotated[
@@ -329,13 +347,25 @@ class SamplingParams(SettingsGroup, frozen=True):
     def check_together(self) -> None:
         if self.grammar and self.json_schema:
             raise UnusableText("json_schema", FormGivenTwice())
-        for name, check in (("grammar", check_grammar), ("json_schema", check_schema), ("logit_bias", check_biases)):
+        for name, check in _TEXT_CHECKS.items():
             value = getattr(self, name)
             try:
                 if value:
                     check(value)
             except UserError as error:
                 raise UnusableText(name, error) from error
+
+
+def _check_variables(written: tuple[str, ...]) -> None:
+    from runtime.template_variables import check_variables  # brings Jinja, which few need
+
+    check_variables(written)
+
+
+_TEXT_CHECKS: dict[str, Callable[[Any], None]] = {
+    "grammar": check_grammar, "json_schema": check_schema, "logit_bias": check_biases,
+    "template_vars": _check_variables,
+}  # fmt: skip
 
 
 class LoadParams(SettingsGroup, frozen=True):

@@ -83,6 +83,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     devices: tuple[str, ...] = ()
     has_template: bool = False
     reads_source: bool = False  # it turns a source text into a target, and holds no conversation
+    templates: tuple[str, ...] = ()  # names of the model's own chat templates
+    template_guess: str = ""  # where it has none: the format of ours that its vocabulary was made for
     memory_bytes: int = 0  # model, cache and compute buffers, as the library reports them
     load_seconds: float = 0.0
     speculation: str = "off"  # "ngram" or "draft" where guesses are made
@@ -143,6 +145,7 @@ class CountTokens(Command, tag="count_tokens", frozen=True):
     """Counts the tokens of a conversation through the template; answered also while an answer runs."""
 
     messages: tuple[Message, ...]
+    sampling: SamplingParams = SamplingParams()  # for the chat template that it names
 
 
 class SaveState(Command, tag="save_state", frozen=True):

@@ -170,7 +170,7 @@ class Worker:
                 yield protocol.Tokenized(id=command.id, ids=tuple(ids), pieces=tuple(pieces))
             case protocol.CountTokens():
                 with self._engine_lock:
-                    total = self._model().count(command.messages)
+                    total = self._model().count(command.messages, command.sampling)
                 yield protocol.TokensCounted(id=command.id, total=total)
             case protocol.SaveState():
                 saved = self._model().save_state(path_of(command.path))

@@ -18,6 +18,7 @@ from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import alternatives_wanted, answer_options, model_argument
 from desktop.cli.receipts import receipt_option, with_receipts
+from runtime.chat_formats import RAW, built_in_names
 from runtime.errors import UserError
 from runtime.places import NoHome, places
 from runtime.source_errors import HoldsNoConversation
@@ -29,11 +30,15 @@ class NoConversation(UserError):
 
     code = "no_conversation"
 
-    def __init__(self) -> None:
+    def __init__(self, guess: str) -> None:
+        """`guess` is the format that the model's vocabulary was made for, if it is one of ours."""
+        words = _("Add --template {name}: its vocabulary has the marks of that format. “quern complete” needs none.")
+        others = _("Choose one with --template ({names}), or use “quern complete”, which needs none.")
+        names = ", ".join((*built_in_names(), RAW))
         super().__init__(
             _("This model has no chat template."),
             _("Without one it is unknown how to write a conversation for this model."),
-            _("“quern complete” lets it go on with a text, which needs none."),
+            words.format(name=guess) if guess else others.format(names=names),
         )
 
 
@@ -82,8 +87,8 @@ def chat(
     with opened(what, engine=engine) as held:
         if held.info.reads_source:
             raise HoldsNoConversation
-        if not held.info.has_template:
-            raise NoConversation
+        if not held.info.has_template and not what.sampling.template.strip():
+            raise NoConversation(held.info.template_guess)
         view.loaded(held.info)
         dialogue = Dialogue(
             held, sampling=what.sampling, system=system or "", alternatives=shown, receipts=receipt is not None

@@ -16,10 +16,12 @@ from desktop.cli.loading import wanted
 from desktop.cli.models import size_words
 from desktop.cli.options import setting_options
 from runtime import memory
+from runtime.chat_formats import RAW, built_in_names, guess
 from runtime.draft_file import draft_header, draft_params
 from runtime.errors import UserError
 from runtime.gguf_header import GgufArray, GgufHeader, GgufText, TensorInfo, read_header
 from runtime.params import LoadParams
+from runtime.template_variables import variables_of
 from runtime.text import _
 
 _LONGEST_VALUE = 200
@@ -108,6 +110,9 @@ def json_object(header: GgufHeader, needed: Memory, *, every_tensor: bool) -> di
         "context_length": header.context_length,
         "vocabulary": header.n_vocab,
         "chat_templates": sorted(header.chat_templates),
+        "chat_template_variables": {name: list(found) for name, found in _variables(header).items()},
+        "chat_template_guess": template_guess(header),
+        "built_in_templates": [*built_in_names(), RAW],
         "memory": {
             **_sizes(needed.estimate), "exact": _sizes(needed.exact) if needed.exact else None,
             "note": needed.note, "free": memory.free_memory(),
@@ -152,7 +157,9 @@ def _show_file(header: GgufHeader) -> None:
         (_("Parameters"), f"{header.n_params:,}"),
         (_("Context length"), f"{header.context_length:,}" if header.context_length else _("not given")),
         (_("Vocabulary"), f"{header.n_vocab:,}"),
-        (_("Chat template"), ", ".join(sorted(header.chat_templates)) or _("none; only “quern complete” can use it")),
+        (_("Chat template"), ", ".join(sorted(header.chat_templates)) or _without_template(header)),
+        (_("Variables"), "; ".join(_variable_words(header))),
+        (_("Other templates"), ", ".join((*built_in_names(), RAW))),
     ]  # fmt: skip
     for line in columns([(label, harmless(text).replace("\n", " ")) for label, text in rows if text]):
         output.write_line(line)
@@ -162,6 +169,37 @@ def _show_memory(header: GgufHeader, needed: Memory) -> None:
     figures = [needed.estimate, *([needed.exact] if needed.exact else [])]
     length = needed.estimate.context_length
     title = _("Memory at a context length of {count} tokens").format(count=f"{length:,}")
+def _variables(header: GgufHeader) -> dict[str, tuple[str, ...]]:
+    """Returns the switches that each chat template reads; --template-var sets them."""
+    return {name: variables_of(source) for name, source in sorted(header.chat_templates.items())}
+
+
+def _variable_words(header: GgufHeader) -> Iterable[str]:
+    several = len(header.chat_templates) > 1
+    for name, found in _variables(header).items():
+        names = ", ".join(found)
+        if names:
+            yield _("{template}: {names}").format(template=name, names=names) if several else names
+
+
+def template_guess(header: GgufHeader) -> str:
+    """Returns the format of ours that a vocabulary was made for, where the model has no template."""
+    if header.chat_templates:
+        return ""
+    tokens = header.metadata.get("tokenizer.ggml.tokens")
+    known = frozenset(map(str, tokens)) if isinstance(tokens, GgufArray) else frozenset[str]()
+    return guess(known.__contains__)
+
+
+def _without_template(header: GgufHeader) -> str:
+    found = template_guess(header)
+    if found:
+        return _("none; its vocabulary has the marks of “{name}” (--template {name})").format(name=found)
+    return _("none; --template chooses one, and “quern complete” needs none")
+
+
+def _show_memory(header: GgufHeader, estimate: memory.MemoryEstimate) -> None:
+    title = _("Memory at a context length of {count} tokens (estimated)").format(count=f"{estimate.context_length:,}")
     rows = [
         ("", _("Estimated"), *([_("Measured")] if needed.exact else [])),
         (_("Weights"), *(size_words(figure.weights) for figure in figures)),

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtime import devices, draft_file, gguf_header, lora_files, memory, runnable
-from runtime.engine import LoadListener, StopFlag
+from runtime import chat_formats, devices, draft_file, gguf_header, lora_files, memory, runnable
+from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
 from runtime.llama import library as llama_library
 from runtime.llama import state
 from runtime.llama.answer_text import AnswerText
@@ -27,7 +27,7 @@ from runtime.logits import InvalidNumbers
 from runtime.messages import Message
 from runtime.model_errors import clean_name
 from runtime.model_hash import ModelHashes
-from runtime.params import LoadParams
+from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path, spelled_path
 from runtime.protocol import (
     ContextTrimmed,
@@ -218,8 +218,8 @@ class LlamaEngine:
     def pieces(self, ids: list[int]) -> list[str]:
         return [self._model.vocabulary.label(token) for token in ids]
 
-    def count(self, messages: tuple[Message, ...]) -> int:
-        return self._prompts.count(messages)
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
+        return self._prompts.count(messages, sampling)
 
     def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
         from runtime.llama import scoring  # brings numpy, which answers do without
@@ -467,6 +467,8 @@ def _info_of(
         devices=llama_library.device_names(),
         has_template=bool(model.template_names()),
         reads_source=model.reads_source,
+        templates=tuple(map(clean_name, model.template_names())),
+        template_guess="" if model.template_names() else chat_formats.guess(model.vocabulary.is_token),
         memory_bytes=model.memory_bytes + (draft.memory_bytes if draft is not None else 0),
         load_seconds=load_seconds,
         speculation=model.params.speculation if speculates else "off",

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import msgspec
 
-from runtime.chat_template import choose_template
+from runtime.chat_formats import ChatFormat, ChatFormats
 from runtime.control_text import Segment
 from runtime.errors import UserError
 from runtime.llama.answers import Answer, KnownAnswers
@@ -19,6 +19,7 @@ from runtime.llama.cache import common_prefix
 from runtime.llama.model import LlamaModel
 from runtime.llama.token_types import TokenAttribute
 from runtime.messages import Message, Role
+from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest
 from runtime.reasoning import joined, separated
 from runtime.reasoning_marks import Marks, all_marks, families_of, opened_by
@@ -105,11 +106,12 @@ class PromptBuilder:
         self._vocabulary = model.vocabulary
         self._known_answers = known
         self._context_length = model.context_length
-        self._templates = {name: model.template(name) for name in model.template_names()}
+        own = {name: model.template(name) for name in model.template_names()}
+        self._formats = ChatFormats(own, self._vocabulary.is_token)
         self._families: dict[str, tuple[Marks, ...]] = {}  # by the template's source
         self._last_cut: tuple[Message, ...] = ()
         self._renderer = TemplateRenderer()
-        if self._templates:
+        if own:
             self._renderer.warm_up()
 
     def build(self, request: GenerationRequest) -> Prompt:
@@ -130,10 +132,10 @@ class PromptBuilder:
             return self._whole(request)
         return self._checked(self._rolling(request) if policy == "shift" else self._conversation(request))
 
-    def count(self, messages: tuple[Message, ...]) -> int:
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams) -> int:
         """Returns the length in tokens of the whole conversation, nothing left out."""
         turns = tuple(map(separated, messages))
-        return len(self._ids(self._render(turns), turns)) if turns else 0
+        return len(self._ids(self._render(turns, self._formats.chosen(sampling)), turns)) if turns else 0
 
     def close(self) -> None:
         self._renderer.close()
@@ -177,17 +179,18 @@ class PromptBuilder:
 
     def _rolling(self, request: GenerationRequest) -> Prompt:
         """Returns a conversation whose answer may shift the context; a cut answer that fills it continues its end."""
-        prompt = replace(self._conversation(request), keep=self._beginning(request.messages))
+        prompt = replace(self._conversation(request), keep=self._beginning(request))
         if not request.continue_last or len(prompt.ids) < self._context_length:
             return prompt
         end = (self._context_length - prompt.keep) // 2
         note = _("The answer is longer than the context, so only its last part was read again.")
         return replace(prompt, ids=prompt.ids[: prompt.keep] + prompt.ids[-end:], notes=(*prompt.notes, note))
 
-    def _beginning(self, turns: tuple[Message, ...]) -> int:
+    def _beginning(self, request: GenerationRequest) -> int:
         """Returns how many tokens two conversations have in common that only have the system prompt in common."""
-        system = tuple(turn for turn in turns if turn.role is Role.SYSTEM)
-        first, second = (self._ids(self._render((*system, Message(Role.USER, text))), ()) for text in _UNLIKE)
+        system = tuple(turn for turn in request.messages if turn.role is Role.SYSTEM)
+        chosen = self._formats.chosen(request.sampling)
+        first, second = (self._ids(self._render((*system, Message(Role.USER, text)), chosen), ()) for text in _UNLIKE)
         return max(common_prefix(first, second), _SINKS)
 
     def _first_fitting(self, request: GenerationRequest, cuts: list[int], room: int) -> Prompt:
@@ -205,10 +208,11 @@ class PromptBuilder:
         """Returns the prompt without the messages before position `upto`, system prompts apart."""
         dropped = tuple(at for at, turn in enumerate(request.messages[:upto]) if turn.role is not Role.SYSTEM)
         kept = tuple(turn for at, turn in enumerate(request.messages) if at not in dropped)
-        if request.continue_last and kept[-1].reasoning and len(kept) > 1:
-            return replace(self._thinking_on(kept), dropped=dropped)
-        rendered = self._render(kept, continue_last=request.continue_last)
-        prompt = self._marked(Prompt(self._ids(rendered, kept), dropped, rendered.notes))
+        chosen = self._formats.chosen(request.sampling)
+        if request.continue_last and kept[-1].reasoning and len(kept) > 1 and chosen.source:
+            return replace(self._thinking_on(kept, chosen), dropped=dropped)
+        rendered = self._render(kept, chosen, continue_last=request.continue_last)
+        prompt = self._marked(Prompt(self._ids(rendered, kept), dropped, (*chosen.notes, *rendered.notes)), chosen)
         if not request.continue_last:
             opened = opened_by(_behind_messages(rendered.text, kept), prompt.families)
             return replace(prompt, lead=_lead(rendered), inside=opened)
@@ -217,13 +221,14 @@ class PromptBuilder:
             return prompt
         return replace(prompt, lead=answer.lead, continued=answer.ids)
 
-    def _thinking_on(self, turns: tuple[Message, ...]) -> Prompt:
+    def _thinking_on(self, turns: tuple[Message, ...], chosen: ChatFormat) -> Prompt:
         """Returns the prompt for going on with an answer that thought first: as it was asked, and what it wrote.
 
         A template would write such an answer as one that is complete, or leave out what was thought.
         """
-        rendered = self._render(turns[:-1])
-        prompt = self._marked(Prompt(self._ids(rendered, turns), (), rendered.notes, lead=_lead(rendered)))
+        rendered = self._render(turns[:-1], chosen)
+        prompt = Prompt(self._ids(rendered, turns), (), (*chosen.notes, *rendered.notes), lead=_lead(rendered))
+        prompt = self._marked(prompt, chosen)
         opened = opened_by(_behind_messages(rendered.text, turns[:-1]), prompt.families)
         marks = opened or next(iter(prompt.families), None)
         inside = marks if not turns[-1].content else None
@@ -244,38 +249,47 @@ class PromptBuilder:
             ids += tokenize("\n" + marks.close + "\n\n", special=True) + tokenize(turn.content)
         return ids
 
-    def _marked(self, prompt: Prompt) -> Prompt:
-        """Returns the prompt with its template and the marks that its model knows."""
-        template = self._template()
+    def _marked(self, prompt: Prompt, chosen: ChatFormat) -> Prompt:
+        """Returns the prompt with its template and the marks that its model knows; a raw text has neither."""
+        template = chosen.source
+        if not template:
+            return prompt
         families = self._families.get(template)
         if families is None:
-            families = self._families[template] = families_of(template, self._is_token)
+            families = self._families[template] = families_of(template, self._vocabulary.is_token)
         marks = all_marks(families)
         named = [token for text, token in self._vocabulary.control_tokens.items() if families and text in marks]
         return replace(prompt, template=template, families=families, named=tuple(named))
-
-    def _is_token(self, text: str) -> bool:
-        ids = self._vocabulary.tokenize(text, special=True)
-        return len(ids) == 1 and self._vocabulary.label(ids[0]) == text
 
     def _answer_room(self, request: GenerationRequest) -> int:
         share = self._context_length // _ANSWER_SHARE
         return min(share, request.sampling.max_tokens) if request.sampling.max_tokens > 0 else share
 
-    def _render(self, messages: tuple[Message, ...], *, continue_last: bool = False) -> Rendered:
+    def _render(
+        self, messages: tuple[Message, ...], chosen: ChatFormat, *, continue_last: bool = False
+    ) -> Rendered:  # fmt: skip
+        if not chosen.source:
+            return self._without_marks(messages)
         return self._renderer.render(
-            self._template(),
+            chosen.source,
             messages,
             bos=self._vocabulary.bos_text,
             eos=self._vocabulary.eos_text,
             control_texts=self._vocabulary.control_tokens,
             add_generation_prompt=not continue_last,
             continue_last=continue_last,
+            variables=chosen.variables,
         )
 
-    def _template(self) -> str:
-        """Returns the template's source. Raises `NoTemplate` and `TemplateChoiceNeeded`."""
-        return choose_template(self._templates)[1]
+    def _without_marks(self, messages: tuple[Message, ...]) -> Rendered:
+        """Returns a conversation as one text: answers go on what was said, and what is said next is a new paragraph."""
+        text = ""
+        for turn in messages:
+            apart = text and turn.role is not Role.ASSISTANT
+            text += f"\n\n{turn.content}" if apart else turn.content
+        begin = self._vocabulary.bos_text if self._vocabulary.adds_bos else ""
+        marks = (Segment(begin, control=True),) if begin else ()
+        return Rendered(begin + text, (), (*marks, Segment(text)), guarded=True)
 
     def _ids(self, rendered: Rendered, turns: tuple[Message, ...]) -> list[int]:
         """Returns the ids of a rendered conversation of `turns`."""

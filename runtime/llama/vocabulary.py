@@ -121,6 +121,11 @@ class Vocabulary:
         text: bytes = self._library.llama_vocab_get_text(self._handle, self._known(token))
         return text.decode("utf-8", "replace")
 
+    def is_token(self, text: str) -> bool:
+        """Whether a text is one token, control tokens included."""
+        ids = self.tokenize(text, special=True)
+        return len(ids) == 1 and self.label(ids[0]) == text
+
     def tokenize(self, text: str, *, special: bool = False, add_bos: bool = False) -> list[int]:
         """Returns token ids. With `special`, control tokens written in the text are recognised.
 

@@ -29,7 +29,10 @@ def written(path: Path, document: object) -> SavedSettings:
     return SavedSettings.read(path)
 
 
-WORDED = {"grammar": 'root ::= "模型 \\" 🦙"\n', "json_schema": "{}", "logit_bias": ("15043=-2", '" 模型"=+1')}
+WORDED = {
+    "grammar": 'root ::= "模型 \\" 🦙"\n', "json_schema": "{}", "logit_bias": ("15043=-2", '" 模型"=+1'),
+    "template_vars": ("a=1",),
+}  # fmt: skip
 
 
 def another_value(declared: SettingField) -> Any:

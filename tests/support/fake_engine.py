@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime.engine import StopFlag
+from runtime.engine import SAMPLING_DEFAULTS, StopFlag
 from runtime.errors import UserError
 from runtime.messages import Message
+from runtime.params import SamplingParams
 from runtime.protocol import (
     ContextTrimmed,
     EngineInfo,
@@ -95,7 +96,7 @@ class FakeEngine:
     def pieces(self, ids: list[int]) -> list[str]:
         return [chr(token) for token in ids]
 
-    def count(self, messages: tuple[Message, ...]) -> int:
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return sum(len(message.content) for message in messages)
 
     def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:

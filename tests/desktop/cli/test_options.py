@@ -17,7 +17,7 @@ ALL = [*fields_of(SamplingParams), *fields_of(LoadParams)]
 # Not every text will do
 _WORDED = {
     "grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": "15043=-2", "tensor_split": "3/1",
-    "draft_model": "starter",
+    "draft_model": "starter", "template_vars": "enable_thinking=false", "template": "chatml",
 }  # fmt: skip
 
 

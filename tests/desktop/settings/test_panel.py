@@ -51,7 +51,10 @@ def row_of(panel: SettingsPanel, name: str) -> SettingRow:
     return next(section.rows[name] for section in panel.sections if name in section.rows)
 
 
-WORDED = {"grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": ("15043=-2",), "tensor_split": "3/1"}
+WORDED = {
+    "grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": ("15043=-2",),
+    "template_vars": ("enable_thinking=false",), "tensor_split": "3/1",
+}  # fmt: skip
 
 
 def other_value(declared: SettingField) -> Any:
