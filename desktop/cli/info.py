@@ -165,10 +165,6 @@ def _show_file(header: GgufHeader) -> None:
         output.write_line(line)
 
 
-def _show_memory(header: GgufHeader, needed: Memory) -> None:
-    figures = [needed.estimate, *([needed.exact] if needed.exact else [])]
-    length = needed.estimate.context_length
-    title = _("Memory at a context length of {count} tokens").format(count=f"{length:,}")
 def _variables(header: GgufHeader) -> dict[str, tuple[str, ...]]:
     """Returns the switches that each chat template reads; --template-var sets them."""
     return {name: variables_of(source) for name, source in sorted(header.chat_templates.items())}
@@ -198,8 +194,10 @@ def _without_template(header: GgufHeader) -> str:
     return _("none; --template chooses one, and “quern complete” needs none")
 
 
-def _show_memory(header: GgufHeader, estimate: memory.MemoryEstimate) -> None:
-    title = _("Memory at a context length of {count} tokens (estimated)").format(count=f"{estimate.context_length:,}")
+def _show_memory(header: GgufHeader, needed: Memory) -> None:
+    figures = [needed.estimate, *([needed.exact] if needed.exact else [])]
+    length = needed.estimate.context_length
+    title = _("Memory at a context length of {count} tokens").format(count=f"{length:,}")
     rows = [
         ("", _("Estimated"), *([_("Measured")] if needed.exact else [])),
         (_("Weights"), *(size_words(figure.weights) for figure in figures)),

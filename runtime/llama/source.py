@@ -14,6 +14,7 @@ from runtime.llama.cache import EvaluationFailed, Stopped, TokenCache
 from runtime.llama.model import LlamaModel
 from runtime.llama.prompt import Prompt
 from runtime.messages import Message
+from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest
 from runtime.schedule import Schedule
 from runtime.source_errors import HoldsNoConversation, NoSource, SourceTooLong
@@ -43,7 +44,7 @@ class SourcePrompts:
             raise SourceTooLong(len(source), self._context_length)
         return Prompt([*source, self._start], source=len(source))
 
-    def count(self, messages: tuple[Message, ...]) -> int:
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams) -> int:
         """Raises `HoldsNoConversation`."""
         raise HoldsNoConversation
 

@@ -31,7 +31,7 @@ def written(path: Path, document: object) -> SavedSettings:
 
 WORDED = {
     "grammar": 'root ::= "模型 \\" 🦙"\n', "json_schema": "{}", "logit_bias": ("15043=-2", '" 模型"=+1'),
-    "template_vars": ("a=1",),
+    "template_vars": ("a=1",), "tensor_split": "3/1",
 }  # fmt: skip
 
 
