@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 import msgspec
 
+from runtime import memory
 from runtime.engine_process import EngineProcess
+from runtime.errors import ErrorInfo, UserError
+from runtime.gguf_header import read_header
 from runtime.memory import DEFAULT_CONTEXT
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import EngineInfo, Finished, GenerationRequest, PromptProgress, Usage
@@ -74,6 +78,158 @@ def run(
         accepted_tokens=sum(usage.accepted_tokens for usage in usages),
         model=info,
     )
+
+
+# --- several settings -------------------------------------------------------------------------------------------
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """Settings of loading to be measured; `settings` are those by which it differs from the others."""
+
+    settings: dict[str, Any]
+    params: LoadParams
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One variant's speed. A ratio is the median of those to the first variant within each round."""
+
+    settings: dict[str, Any]
+    prompt_tokens_per_second: Spread
+    generation_tokens_per_second: Spread
+    prompt_ratio: float
+    generation_ratio: float
+    drafted_tokens: int = 0  # as in `BenchResult`
+    accepted_tokens: int = 0
+    model: EngineInfo
+
+
+class NotMeasured(msgspec.Struct, frozen=True, kw_only=True):
+    """A variant that cannot be loaded or run, and why."""
+
+    settings: dict[str, Any]
+    reason: ErrorInfo
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What `quern bench` prints as JSON where settings are compared."""
+
+    compared: tuple[Measured, ...]
+    not_measured: tuple[NotMeasured, ...]
+    prompt_tokens: int
+    generated_tokens: int
+    repetitions: int
+
+
+def compare(
+    path: Path,
+    variants: Sequence[Variant],
+    *,
+    prompt: int = 512,
+    generate: int = 128,
+    repetitions: int = 5,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Comparison:
+    """Measures variants in turn, round by round, so that a machine's moods meet all of them alike.
+
+    `progress` hears how many measurements are done. What cannot be loaded or run is named, and the rest is measured.
+    """
+    with _Rounds(path, variants, prompt=prompt, generate=generate) as rounds:
+        for number in range(repetitions):
+            rounds.measure(number, progress)
+        return Comparison(
+            compared=tuple(rounds.measured()),
+            not_measured=tuple(rounds.failed.values()),
+            prompt_tokens=prompt,
+            generated_tokens=generate,
+            repetitions=repetitions,
+        )
+
+
+def with_excluded(comparison: Comparison, excluded: Sequence[NotMeasured]) -> Comparison:
+    """Returns a comparison that also names what was excluded before anything was measured."""
+    return msgspec.structs.replace(comparison, not_measured=(*excluded, *comparison.not_measured))
+
+
+class _Rounds:
+    """The engines of all variants, each in a process of its own, and what was measured of them.
+
+    Where they do not fit into memory together, each one is loaded anew for its turn.
+    """
+
+    def __init__(self, path: Path, variants: Sequence[Variant], *, prompt: int, generate: int) -> None:
+        self.failed: dict[int, NotMeasured] = {}
+        self._path, self._variants = path, variants
+        self._prompt, self._generate = prompt, generate
+        self._params = [_with_room(variant.params, prompt, generate) for variant in variants]
+        header = read_header(path)
+        self._together = sum(memory.estimate(header, each).total for each in self._params) < memory.free_memory()
+        self._open: dict[int, EngineProcess] = {}
+        self._infos: dict[int, EngineInfo] = {}
+        self._speeds: dict[int, list[tuple[float, float]]] = {}
+        self._usages: dict[int, list[Usage]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number in list(self._open):
+            self._leave(number)
+
+    def measure(self, number: int, progress: Callable[[int], None]) -> None:
+        """Measures every variant once, beginning with another one in each round."""
+        count = len(self._variants)
+        for done in range(count):
+            self._take_turn((number + done) % count, seed=number)
+            progress(number * count + done + 1)
+
+    def measured(self) -> Iterator[Measured]:
+        """Yields what was measured, with ratios to the first variant that works."""
+        working = [at for at in range(len(self._variants)) if at not in self.failed]
+        first = self._speeds[working[0]] if working else []
+        for at in working:
+            reading, writing = (list(each) for each in zip(*self._speeds[at], strict=True))
+            pairs = list(zip(self._speeds[at], first, strict=True))
+            yield Measured(
+                settings=self._variants[at].settings,
+                prompt_tokens_per_second=_spread(reading),
+                generation_tokens_per_second=_spread(writing),
+                prompt_ratio=round(statistics.median(mine[0] / theirs[0] for mine, theirs in pairs), 3),
+                generation_ratio=round(statistics.median(mine[1] / theirs[1] for mine, theirs in pairs), 3),
+                drafted_tokens=sum(usage.drafted_tokens for usage in self._usages[at]),
+                accepted_tokens=sum(usage.accepted_tokens for usage in self._usages[at]),
+                model=self._infos[at],
+            )
+
+    def _take_turn(self, at: int, *, seed: int) -> None:
+        if at in self.failed:
+            return
+        try:
+            speeds = self._measured_once(at, random.Random(seed))
+            self._speeds.setdefault(at, []).append(speeds)
+        except UserError as error:
+            self.failed[at] = NotMeasured(settings=self._variants[at].settings, reason=error.info)
+            self._leave(at)
+        if not self._together:
+            self._leave(at)
+
+    def _measured_once(self, at: int, draw: random.Random) -> tuple[float, float]:
+        if at not in self._open:
+            self._open[at] = EngineProcess()
+            self._infos[at] = self._open[at].load(self._path, self._params[at])
+            _measure(self._open[at], _tokens(draw, self._infos[at], _WARM_UP_TOKENS), 2)
+        engine, info = self._open[at], self._infos[at]
+        reading = _measure(engine, _tokens(draw, info, self._prompt), 1)[0]
+        _reading_speed, writing, usage = _measure(engine, _tokens(draw, info, 1), self._generate)
+        self._usages.setdefault(at, []).append(usage)
+        return reading, writing
+
+    def _leave(self, at: int) -> None:
+        engine = self._open.pop(at, None)
+        if engine is not None:
+            engine.close()
+
+
+# --- one measurement --------------------------------------------------------------------------------------------
 
 
 def _with_room(params: LoadParams, prompt: int, generate: int) -> LoadParams:

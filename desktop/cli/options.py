@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -104,6 +105,51 @@ def _quoted(text: str) -> str:
     return "“" + text + "”"
 
 
+def compared_options(group: type[SettingsGroup]) -> list[click.Parameter]:
+    """Returns the flags of a group, each of which takes several values with commas between.
+
+    A flag that is given has a tuple of alternatives as its value; on-off flags may be given both ways.
+    """
+    return [_compared_option(declared) for declared in fields_of(group)]
+
+
+def _compared_option(declared: SettingField) -> Option:
+    option = _option(declared)
+    if declared.kind == "bool":
+        option.multiple, option.default = True, ()
+    else:
+        option.type = ComparedType(declared)
+    return option
+
+
+class ComparedType(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.4 on
+    """Reads values with commas between; in a list, an empty one stands for nothing."""
+
+    def __init__(self, declared: SettingField) -> None:
+        self.name = declared.name
+        self.declared = declared
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the alternatives. Raises `BadSetting`."""
+        if not isinstance(value, str):
+            return value
+        whole = self.declared.setting.paths and Path(value).exists()  # a path may hold a comma
+        texts = [value] if whole else value.split(",")
+        return tuple(typed(self.declared, text) if text or self.declared.kind != "list" else "" for text in texts)
+
+
+def combinations(group: type[SettingsGroup], values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns every combination of the alternatives that flags made by `compared_options` were given, as settings."""
+    alternatives: dict[str, list[Any]] = {}
+    for declared in fields_of(group):
+        typed_values = values.get(_key(declared))
+        if typed_values and declared.kind == "list":
+            typed_values = [tuple(filter(None, entries)) for entries in itertools.product(*typed_values)]
+        if typed_values:
+            alternatives[declared.name] = list(dict.fromkeys(typed_values))
+    return [dict(zip(alternatives, chosen, strict=True)) for chosen in itertools.product(*alternatives.values())]
+
+
 def given(group: type[SettingsGroup], values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of a group that were typed as flags."""
     typed_values = {declared.name: values.get(_key(declared)) for declared in fields_of(group)}
@@ -134,10 +180,14 @@ class Settings:
         of_model, _load = self._saved.for_model(model_key)
         return layered(SamplingParams, self._saved.sampling, of_model, given(SamplingParams, self._values))
 
-    def load(self, model_key: str) -> LoadParams:
-        """Returns how to load a model. Raises `BadSetting` where values exclude each other."""
+    def load(self, model_key: str, chosen: Mapping[str, Any] | None = None) -> LoadParams:
+        """Returns how to load a model; `chosen` settings take the place of flags.
+
+        Raises `BadSetting` where values exclude each other.
+        """
         _sampling, of_model = self._saved.for_model(model_key)
-        return layered(LoadParams, self._saved.load, of_model, given(LoadParams, self._values))
+        flags = given(LoadParams, self._values) if chosen is None else chosen
+        return layered(LoadParams, self._saved.load, of_model, flags)
 
 
 def read_saved() -> SavedSettings:
