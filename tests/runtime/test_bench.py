@@ -56,7 +56,8 @@ class FakeProcess:
         self.clock.now += len(request.prompt_ids) * self.clock.mood / SPEEDS.get(self.threads, 1.0)
         yield PromptProgress(id=0, done=1, total=1)
         self.clock.now += tokens * self.clock.mood / SPEEDS.get(self.threads, 1.0)
-        yield Finished(id=0, reason=FinishReason.LENGTH, usage=Usage(generated_tokens=tokens, drafted_tokens=tokens, accepted_tokens=1))
+        usage = Usage(generated_tokens=tokens, drafted_tokens=tokens, accepted_tokens=1)
+        yield Finished(id=0, reason=FinishReason.LENGTH, usage=usage)
 
     def close(self) -> None:
         self.log.append(("close", self.threads))

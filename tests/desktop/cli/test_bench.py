@@ -52,7 +52,7 @@ def test_one_value_for_each_setting_is_the_plain_form(run: Run, tiny: Path, aske
     assert asked == [LoadParams(threads=3, mmap=False)]
     assert set(json.loads(result.out)) == {
         "prompt_tokens_per_second", "generation_tokens_per_second", "prompt_tokens", "generated_tokens", "repetitions",
-        "model",
+        "drafted_tokens", "accepted_tokens", "model",
     }  # fmt: skip
 
 
