@@ -26,7 +26,10 @@ Scalar = int | float | bool | str | bytes
 
 
 class KeyValue(NamedTuple):
-    """A metadata value with the type it has in the file; `kind` is a name such as "u32", "string" or "[f32]"."""
+    """A metadata value with the type it has in the file; `kind` is a name such as "u32", "string" or "[f32]".
+
+    The kind "raw" holds the type's number and the value as bytes, as another file has them.
+    """
 
     kind: str
     content: Scalar | Sequence[Scalar]
@@ -114,6 +117,9 @@ def padded(n_bytes: int) -> int:
 def _pair(item: tuple[str, KeyValue]) -> bytes:
     key, (kind, content) = item
     name = _text(key)
+    if kind == "raw":
+        assert isinstance(content, bytes)
+        return name + content
     if kind.startswith("["):
         return name + struct.pack("<I", ARRAY) + _array(kind[1:-1], content)  # type: ignore[arg-type]
     return name + struct.pack("<I", _KIND_OF[kind]) + _scalar(kind, content)  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""Works out the whole file before a byte is written: metadata, tensors, types, size, and what has to be said about it.
+
+Everything that can be refused is refused here. Reads headers and settings, no weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from convert import gguf_keys
+from convert.gguf_file import KeyValue, Layout, TensorEntry, layout, u32
+from convert.options import ConvertOptions
+from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, TensorSpec, plan
+from convert.tensors import Product, Stored
+from runtime import gguf_header
+from runtime.checkpoint import Checkpoint
+from runtime.errors import UserError
+from runtime.gguf_header import GgufHeader
+from runtime.text import _
+
+_QUANTIZATION_VERSION = 2  # of ggml's packed types
+_LEFT_OUT = ("split.no", "split.count", "split.tensors.count", "general.alignment")
+
+
+class QuantizedAlready(UserError):
+    """A source that has lost precision before."""
+
+    code = "quantized_already"
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(
+            _("The source is already quantized ({type}).").format(type=kind),
+            _("What “{name}” lost then is lost; quantizing it again loses more than doing it once from the original.")
+            .format(name=name),
+            _("Use the original in F16, BF16 or F32, or agree with --yes."),
+        )  # fmt: skip
+
+
+class ImportanceNeeded(UserError):
+    """A type of so few bits that it cannot be made without knowing which weights matter."""
+
+    code = "importance_needed"
+
+    def __init__(self, recipe: str, tensor: str) -> None:
+        super().__init__(
+            _("{type} needs an importance matrix.").format(type=recipe),
+            _("“{tensor}” would get so few bits that it has to be known which of its weights matter.").format(
+                tensor=tensor
+            ),
+            _("Make one with “quern imatrix”, or choose Q3_K_S or larger."),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A file before it is written. `choices` and `products` belong together, in the order of the file."""
+
+    metadata: Mapping[str, KeyValue]
+    choices: tuple[Choice, ...]
+    products: tuple[Product, ...]
+    layout: Layout
+    notes: tuple[str, ...]
+
+    @property
+    def n_params(self) -> int:
+        """How many numbers the tensors hold."""
+        return sum(_elements(choice.tensor) for choice in self.choices)
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Of the tensors alone, without the header."""
+        return 8 * sum(placed.entry.n_bytes for placed in self.layout.tensors) / max(self.n_params, 1)
+
+
+def plan_from_gguf(checkpoint: Checkpoint, options: ConvertOptions) -> Plan:
+    """Returns the plan for a GGUF source, of any architecture. Raises `QuantizedAlready` and `ImportanceNeeded`."""
+    header = gguf_header.read_header(checkpoint.path)
+    if header.quantization.upper() not in FLOATS and not options.agreed and not options.dry_run:
+        raise QuantizedAlready(header.name, header.quantization)
+    metadata = {key: value for key, value in gguf_keys.raw_keys(header).items() if key not in _LEFT_OUT}
+    products = [
+        Stored(checkpoint, name, TensorSpec(name, checkpoint.info(name).shape, checkpoint.info(name).dtype.upper()))
+        for name in checkpoint.names
+    ]
+    notes = []
+    if header.quantization.upper() not in FLOATS:
+        notes.append(_("The source is already quantized ({type}).").format(type=header.quantization))
+    return planned(metadata, products, _facts(header), options, notes=notes)
+
+
+def planned(
+    metadata: Mapping[str, KeyValue], products: list[Product] | list[Stored], facts: ModelFacts,
+    options: ConvertOptions, *, notes: list[str],
+) -> Plan:  # fmt: skip
+    """Chooses the types and lays the file out. Raises `ImportanceNeeded`."""
+    made = {product.spec.name: product for product in products}
+    has_importance = options.importance is not None
+    choices = plan(
+        [product.spec for product in products], facts, options.recipe, wishes=options.wishes,
+        has_importance=has_importance,
+    )  # fmt: skip
+    needing = next((choice for choice in choices if choice.needs_importance), None)
+    if needing is not None and not has_importance:
+        raise ImportanceNeeded(options.recipe, needing.tensor.name)
+    keys = {**metadata, **_type_keys(options.recipe)}
+    entries = (TensorEntry(choice.tensor.name, choice.tensor.shape, choice.type) for choice in choices)
+    return Plan(
+        keys, tuple(choices), tuple(made[choice.tensor.name] for choice in choices), layout(keys, entries),
+        tuple([*notes, *_substitutions(choices)]),
+    )  # fmt: skip
+
+
+def _type_keys(recipe: str) -> dict[str, KeyValue]:
+    keys = {"general.file_type": u32(FILE_TYPE_NUMBER[recipe])}
+    if recipe not in FLOATS:
+        keys["general.quantization_version"] = u32(_QUANTIZATION_VERSION)
+    return keys
+
+
+def _substitutions(choices: list[Choice]) -> Iterator[str]:
+    counts: dict[tuple[str, str], int] = {}
+    for choice in choices:
+        if choice.instead_of:
+            counts[choice.instead_of, choice.type] = counts.get((choice.instead_of, choice.type), 0) + 1
+    for (wanted, given), count in counts.items():
+        note = _("{count} tensors become {given} instead of {wanted}: their rows cannot be cut into its blocks.")
+        yield note.format(count=count, given=given, wanted=wanted)
+
+
+def _facts(header: GgufHeader) -> ModelFacts:
+    n_layers = header.number("block_count")
+    heads = header.per_layer("attention.head_count", n_layers)
+    kv_heads = header.per_layer("attention.head_count_kv", n_layers)
+    first = heads[0] if heads else 0
+    return ModelFacts(
+        header.architecture, n_layers, first, kv_heads[0] if kv_heads else first, header.number("expert_count")
+    )
+
+
+def _elements(tensor: TensorSpec) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= size
+    return count
