@@ -129,11 +129,12 @@ class Vocabulary:
     def tokenize(self, text: str, *, special: bool = False, add_bos: bool = False) -> list[int]:
         """Returns token ids. With `special`, control tokens written in the text are recognised.
 
-        `add_bos` adds the model's own begin mark if its file says so; an end mark is never added.
-        Lone surrogates, which no UTF-8 can hold, become U+FFFD.
+        `add_bos` adds the model's own begin mark if its file says so and the text does not begin with it. An end mark
+        is never added. Lone surrogates, which no UTF-8 can hold, become U+FFFD.
         """
+        ids = self._tokenize(text, special=special)
         bos = self.special.bos if add_bos and self.adds_bos else None
-        return _one(bos) + self._tokenize(text, special=special)
+        return ids if ids[:1] == [bos] else _one(bos) + ids
 
     def tokenize_whole(self, text: str, *, special: bool = False) -> list[int]:
         """Returns a text's ids with every mark that the file wants around one: BERT's [CLS] and [SEP], say.

@@ -253,6 +253,17 @@ def test_marks_follow_the_file_and_no_end_mark_joins_a_prompt(
             assert prompt_ids(builder, "the mill") == text
 
 
+def test_there_is_one_begin_mark_also_where_the_text_or_the_template_writes_it(tmp_path: Path) -> None:
+    with spm(tmp_path, add_bos_token=True) as vocabulary:
+        text = vocabulary.tokenize("the mill")
+        for builder in prompts_of(vocabulary, "{{ bos_token }}{{ messages[0]['content'] }}"):
+            assert builder.build(GenerationRequest(prompt="<s>the mill")).ids == [1, *text]
+            assert prompt_ids(builder, "the mill") == [1, *text]
+            typed = prompt_ids(builder, "<s>the mill")
+            assert (typed[0], typed.count(1)) == (1, 1)
+            assert vocabulary.decode(typed[1:]) == b"<s>the mill"
+
+
 def test_a_wanted_mark_that_does_not_exist_is_left_out(tmp_path: Path) -> None:
     tokens = [(text, kind, 0.0) for text, kind in (("<pad>", CONTROL), ("<u>", UNKNOWN), ("▁a", NORMAL))]
     path = write_vocabulary(tmp_path / "v.gguf", tokens, model="t5", metadata={"add_bos_token": True})
