@@ -12,8 +12,8 @@ from typing import Any
 
 from runtime.engine import LoadListener, StopFlag
 from runtime.errors import UserError
+from runtime.llama import cache_types, long_context, native_params
 from runtime.llama import library as llama_library
-from runtime.llama import long_context, native_params
 from runtime.llama.lora import LoadedAdapters
 from runtime.llama.placement import Placement
 from runtime.llama.vocabulary import Vocabulary
@@ -23,7 +23,7 @@ from runtime.params import QUANTIZED_KV_TYPES, LoadParams
 from runtime.places import shown_path
 from runtime.text import _
 
-_KV_BLOCK = 32  # values in a block of every quantized cache type
+_NO_FLASH = ("Flash Attention not supported, set to disabled", "flash_attn is not compatible")
 _NO_ROPE = -1  # LLAMA_ROPE_TYPE_NONE
 _TENSOR_ALIGNMENT = 32  # bytes; ggml ends the process where a mapped tensor lies otherwise
 _SHIFT_BLOCK = 64  # llama.cpp moves quantized keys only where this divides the head size
@@ -106,7 +106,11 @@ class LlamaModel:
                 self.adapters = LoadedAdapters(self._library, self._model, adapters)
             if context_length is not None and not self.writes_text:
                 raise WritesNoText(path)
-            self.params = self._workable(params)
+            head_k, head_v = self._head_sizes()
+            self.params, notes = cache_types.workable(
+                params, head_k=head_k, head_v=head_v, reads_source=self.reads_source
+            )
+            self.notes.extend(notes)
             self.trained_context = int(self._library.llama_model_n_ctx_train(self._model))  # a context may change it
             if context_length is not None:
                 with self._measured():
@@ -278,10 +282,9 @@ class LlamaModel:
 
     @property
     def flash_attention(self) -> bool:
-        """Whether flash attention is in use; with "auto", llama.cpp tells only its log."""
-        if self.params.flash_attention != "auto":
-            return self.params.flash_attention == "on"
-        return not any("Flash Attention was auto, set to disabled" in line for line in self._context_log)
+        """Whether flash attention is in use; where it cannot be, llama.cpp tells only its log."""
+        given_up = any(words in line for line in self._context_log for words in _NO_FLASH)
+        return self.params.flash_attention != "off" and not given_up
 
     def metadata(self, key: str) -> str:
         """Returns a metadata value as text; empty where the file has none."""
@@ -346,22 +349,6 @@ class LlamaModel:
         self._progress = self._library.llama_progress_callback(report)  # kept alive as long as C may call it
         return self._progress
 
-    def _workable(self, params: LoadParams) -> LoadParams:
-        """Returns the parameters with what cannot work on this model corrected, each with a note."""
-        head_k, head_v = self._head_sizes()
-        changes: dict[str, Any] = {}
-        for name, head in (("kv_type_k", head_k), ("kv_type_v", head_v)):
-            kind = getattr(params, name)
-            if kind in QUANTIZED_KV_TYPES and head % _KV_BLOCK:
-                changes[name] = "f16"
-                note = _("Cache type {kind} needs a head size divisible by {block}; here it is {head}. f16 is used.")
-                self.notes.append(note.format(kind=kind, block=_KV_BLOCK, head=head))
-        if self.reads_source and params.kv_type_v in QUANTIZED_KV_TYPES and "kv_type_v" not in changes:
-            changes["kv_type_v"] = "f16"  # llama.cpp transposes it for attention with a bias, and dies
-            note = _("This kind of model cannot keep its values as {kind}. f16 is used.")
-            self.notes.append(note.format(kind=params.kv_type_v))
-        return params.replace(**changes) if changes else params
-
     def _head_sizes(self) -> tuple[int, int]:
         lib, architecture = self._library, self.architecture
         heads = max(int(lib.llama_model_n_head(self._model)), 1)
@@ -377,10 +364,23 @@ class LlamaModel:
         yield
         self.memory_bytes += _logged_buffers()
 
+    def _workable_context(self, context_length: int, **changes: Any) -> Any:
+        """Returns a context; where llama.cpp refuses its cache types, one with others, and notes it."""
+        while True:
+            try:
+                return self.new_context(context_length, **changes)
+            except NoRoomForContext as error:
+                refused = cache_types.after_refusal(self.params, error.info.details)
+                if refused is None:
+                    raise
+            self.params, note = refused
+            self.notes.append(note)
+            llama_library.clear_log()
+
     def _make_context(self, context_length: int) -> None:
         # An encoder reads its source in one piece; llama.cpp ends the process for a longer one.
         whole = {"n_batch": context_length, "n_ubatch": context_length} if self.reads_source else {}
-        context = self.new_context(context_length, **whole)
+        context = self._workable_context(context_length, **whole)
         self._context_log = llama_library.log_lines()
         self._context = context
         self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))
