@@ -28,7 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
         from desktop import app
 
         return app.main(words)
-    return _command_line(words)
+    if arguments is not None:
+        return _command_line(words)
+    from desktop.cli.guard import guarded
+
+    return guarded(lambda: _command_line(words))
 
 
 def _command_line(words: list[str]) -> int:

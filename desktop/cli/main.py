@@ -24,7 +24,7 @@ DONE, OUR_BUG, ACT, INTERRUPTED = 0, 1, 2, 130
 def run(arguments: list[str]) -> int:
     """Runs `quern ARGUMENTS` and returns the exit code. Prints one clear message where something went wrong."""
     output.prepare_streams()
-    _use_saved_language()
+    use_saved_language()
     try:
         code = _invoke(arguments)
         sys.stdout.flush()
@@ -54,7 +54,8 @@ def _invoke(arguments: list[str]) -> int:
         return INTERRUPTED
 
 
-def _use_saved_language() -> None:
+def use_saved_language() -> None:
+    """Speaks the language of the saved settings."""
     from desktop.cli.options import read_saved
 
     set_language("system")  # what is wrong with the file is put into words while it is read

@@ -1,0 +1,97 @@
+"""Runs a command in a child of its own, so that there is somebody left to say what happened when native code dies.
+
+A model whose file shrinks while it is mapped, an instruction that the processor lacks, a check that fails in the
+library: each of them ends a process at once. The child is forked before anything is imported, so it costs a
+millisecond. Where the system cannot fork (Windows), the command runs here. Knows no command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+_ACT = 2  # the exit code for what a person can act on
+_ASKED_FOR = frozenset({"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGQUIT"})  # an end that somebody wanted
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """Returns what `run` returns; 2 after a sentence on stderr where it died."""
+    if not hasattr(os, "fork"):
+        return run()
+    from_parent, to_child = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(to_child)
+        threading.Thread(target=_leave_with_parent, args=(from_parent,), name="guard", daemon=True).start()
+        return run()
+    os.close(from_parent)
+    with _kept_terminal() as restore, _passed_on(child):
+        status = os.waitpid(child, 0)[1]
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    restore()
+    return _told(os.WTERMSIG(status))
+
+
+def _leave_with_parent(from_parent: int) -> None:
+    os.read(from_parent, 1)  # nothing is ever written; it ends when the parent does
+    os._exit(128 + signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _passed_on(child: int) -> Iterator[None]:
+    """Meanwhile Ctrl-C, which the terminal sends to both, is the child's affair, and what ends us ends the child."""
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGHUP, pass_on)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _kept_terminal() -> Iterator[Callable[[], None]]:
+    """Yields what brings the terminal back to how it is now: a command that dies may leave it without echo."""
+    import termios
+
+    try:
+        before = termios.tcgetattr(sys.stdin)
+    except (termios.error, ValueError, OSError):  # no terminal
+        yield lambda: None
+        return
+    yield lambda: termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+
+
+def _told(number: int) -> int:
+    """Says why the child died; returns the exit code."""
+    if signal.Signals(number).name in _ASKED_FOR:
+        return 128 + number
+    from dataclasses import replace
+
+    from desktop.cli import output
+    from desktop.cli.main import use_saved_language
+    from desktop.engine_crash import ChildEnd, explain
+    from runtime.text import _
+
+    output.prepare_streams()
+    use_saved_language()
+    info = explain(ChildEnd(number, crashed=True))
+    if info.code == "engine_fault":
+        info = replace(
+            info, hint=_("Run the command again. If it happens again, the file may be damaged: try another one.")
+        )
+    output.show_error(info)
+    return _ACT
