@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer
 
 from desktop import icons
+from desktop.chat.kept_states import KeptStates
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
@@ -91,8 +92,9 @@ class Application(QObject):
         items = MessageListModel(self)
         models = Models(client, live, LibraryFinder(), self)
         session = ChatSession(
-            store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name, parent=self
-        )
+            store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name,
+            states=KeptStates(client, opening.places.cache / "chat-states", parent=self), parent=self,
+        )  # fmt: skip
         opening.themes.choose(live.app.theme)
         opening.state.set("theme", live.app.theme)
         return Parts(store=store, client=client, session=session, items=items, models=models, live=live,

@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -25,10 +26,11 @@ from desktop.stop_patience import STOP_SECONDS, StopPatience
 from desktop.store.records import clean_text
 from desktop.text_batches import TextBatches
 from runtime import protocol
+from runtime.engine import SAMPLING_DEFAULTS
 from runtime.engine_process import engine_command
 from runtime.errors import ErrorInfo, UserError
 from runtime.messages import Message
-from runtime.params import LoadParams
+from runtime.params import LoadParams, SamplingParams
 from runtime.places import Places, spelled_path
 from runtime.protocol import EngineInfo, FinishReason, GenerationRequest, Usage
 from runtime.reasoning import JoinedText, joined
@@ -36,6 +38,10 @@ from runtime.text import _, language
 
 _log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0  # everything is gone within three seconds of closing the window
+
+
+_Work = protocol.Load | protocol.Generate | protocol.SaveState | protocol.LoadState
+_Stoppable = protocol.Load | protocol.Generate  # the others end by themselves, and soon
 
 
 class EngineState(StrEnum):
@@ -82,6 +88,8 @@ class EngineClient(QObject):
     context_trimmed = Signal(int, object)  # id, positions in the request that were left out
     finished = Signal(int, object)  # id, protocol.Finished
     failed = Signal(int, object)  # id, ErrorInfo
+    state_saved = Signal(int, object)  # id, protocol.StateSaved
+    state_loaded = Signal(int, object)  # id, protocol.StateLoaded
     tokenized = Signal(int, object)  # id, protocol.Tokenized
     counted = Signal(int, int)  # id, tokens
     crashed = Signal(object)  # ErrorInfo
@@ -107,8 +115,8 @@ class EngineClient(QObject):
         self._child: EngineChild | None = None
         self._wanted: tuple[str, LoadParams] | None = None
         self._info: EngineInfo | None = None
-        self._queue: deque[protocol.Load | protocol.Generate] = deque()
-        self._active: protocol.Load | protocol.Generate | None = None
+        self._queue: deque[_Work] = deque()
+        self._active: _Work | None = None
         self._questions: set[int] = set()
         self._next_id = 0
         self._stop_asked = self._broken = self._hung = self._closing = False
@@ -129,11 +137,11 @@ class EngineClient(QObject):
             return EngineState.CRASHED if self._broken else EngineState.OFF
         if not self._child.greeted:
             return EngineState.STARTING
-        if self._active is not None and self._stop_asked:
+        if isinstance(self._active, _Stoppable) and self._stop_asked:
             return EngineState.STOPPING
         if isinstance(self._active, protocol.Load):
             return EngineState.LOADING
-        if self._active is not None:
+        if isinstance(self._active, protocol.Generate):
             return EngineState.GENERATING
         return EngineState.READY if self._info is not None else EngineState.OFF
 
@@ -182,19 +190,39 @@ class EngineClient(QObject):
         if waiting is not None:
             self._queue.remove(waiting)
             self.finished.emit(waiting.id, _stopped(waiting.id, 0))
-        elif self._active is not None and id in (None, self._active.id):
+        elif isinstance(self._active, _Stoppable) and id in (None, self._active.id):
             self._stop_active()
             self._show_state()
         elif self._active is None and id is None and self._has_waiting_load():
             self._cancel_waiting_load()
 
+    def save_state(self, path: Path) -> int:
+        """Saves what the engine has read, if it is free; returns the id of `state_saved`, 0 where nothing is saved."""
+        if self._info is None or self._active is not None or self._queue:
+            return 0
+        command = protocol.SaveState(id=self._new_id(), path=spelled_path(path))
+        self._queue.append(command)
+        self._pump()
+        return command.id
+
+    def load_state(self, path: Path) -> int:
+        """Takes a saved state back before the next answer; `state_loaded` says whether it was of use."""
+        command = protocol.LoadState(id=self._new_id(), path=spelled_path(path))
+        if self._wanted is not None:
+            self._queue.append(command)
+        return command.id
+
     def tokenize(self, text: str) -> int:
         """Asks for the tokens of a text; `tokenized` or `failed` answers, also while an answer runs."""
         return self._ask(protocol.Tokenize(id=self._new_id(), text=clean_text(text)))
 
-    def count(self, messages: tuple[Message, ...]) -> int:
-        """Asks for the length of a conversation in tokens; `counted` or `failed` answers, also while an answer runs."""
-        return self._ask(protocol.CountTokens(id=self._new_id(), messages=plain_messages(messages)))
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
+        """Asks for the length of a conversation in tokens; `counted` or `failed` answers, also while an answer runs.
+
+        `sampling` names the chat template.
+        """
+        command = protocol.CountTokens(id=self._new_id(), messages=plain_messages(messages), sampling=sampling)
+        return self._ask(command)
 
     def unload(self) -> None:
         """Gives the model's memory back, by ending the process. Waiting answers are closed as stopped."""
@@ -236,7 +264,7 @@ class EngineClient(QObject):
         self._child.start()
 
     def _send_next(self, child: EngineChild) -> None:
-        if self._info is None and isinstance(self._queue[0], protocol.Generate):
+        if self._info is None and not isinstance(self._queue[0], protocol.Load):
             self._queue.appendleft(self._load_command())
         command = self._active = self._queue.popleft()
         self._stop_asked = False
@@ -271,7 +299,7 @@ class EngineClient(QObject):
     # --- stopping --------------------------------------------------------------------------------------------------
 
     def _stop_active(self) -> None:
-        if self._active is not None and not self._stop_asked and self._child is not None:
+        if isinstance(self._active, _Stoppable) and not self._stop_asked and self._child is not None:
             self._stop_asked = True
             self._child.send(protocol.Stop(id=self._active.id))
             self._overdue.start(int(self._patience.seconds * 1000))
@@ -312,7 +340,7 @@ class EngineClient(QObject):
             else:
                 self.counted.emit(event.id, event.total)
 
-    def _progress(self, active: protocol.Load | protocol.Generate, event: protocol.Event) -> None:
+    def _progress(self, active: _Work, event: protocol.Event) -> None:
         match event:
             case protocol.TextDelta():
                 self._patience.token(event.n_tokens)
@@ -328,16 +356,20 @@ class EngineClient(QObject):
                 self.context_trimmed.emit(event.id, event.dropped)
             case protocol.Finished() | protocol.Failed() | protocol.Loaded():
                 self._close_active(active, event)
+            case protocol.StateSaved() | protocol.StateLoaded():
+                self._close_active(active, event)
 
-    def _close_active(
-        self, active: protocol.Load | protocol.Generate, event: protocol.Finished | protocol.Failed | protocol.Loaded
-    ) -> None:
+    def _close_active(self, active: _Work, event: protocol.Event) -> None:
         self._batches.flush()
         self._overdue.stop()
         self._active = None
         match event:
             case protocol.Finished():
                 self.finished.emit(event.id, event)
+            case protocol.StateSaved():
+                self.state_saved.emit(event.id, event)
+            case protocol.StateLoaded():
+                self.state_loaded.emit(event.id, event)
             case protocol.Loaded():
                 self._info = event.info
                 self._fatal.forgive(active.path if isinstance(active, protocol.Load) else "")
@@ -357,7 +389,9 @@ class EngineClient(QObject):
         self._fail_waiting(error)
 
     def _drop_loads(self) -> None:
-        self._queue = deque(command for command in self._queue if isinstance(command, protocol.Generate))
+        self._queue = deque(
+            command for command in self._queue if isinstance(command, protocol.Generate | protocol.LoadState)
+        )
 
     def _cancel_waiting_load(self) -> None:
         """Loading was stopped while the process itself was still starting."""
@@ -399,19 +433,19 @@ class EngineClient(QObject):
         else:
             self._pump()
 
-    def _close_stopped(self, active: protocol.Load | protocol.Generate | None) -> None:
+    def _close_stopped(self, active: _Work | None) -> None:
         if isinstance(active, protocol.Generate):
             self.finished.emit(active.id, _stopped(active.id, self._patience.n_tokens))
-        elif active is not None:
+        elif isinstance(active, protocol.Load):
             self._load_failed(LoadCancelled().info)
 
-    def _hung_up(self, active: protocol.Load | protocol.Generate | None) -> None:
+    def _hung_up(self, active: _Work | None) -> None:
         """The engine was ended because it did not stop: the answer counts as stopped, and its text stays."""
         self._broken = True
         self._close_stopped(active)
         self.crashed.emit(EngineHung(self._patience.seconds).info)
 
-    def _crashed(self, active: protocol.Load | protocol.Generate | None, error: ErrorInfo) -> None:
+    def _crashed(self, active: _Work | None, error: ErrorInfo) -> None:
         _log.warning("%s %s", error.title, error.message)
         self._broken = True
         if isinstance(active, protocol.Load):
@@ -424,7 +458,7 @@ class EngineClient(QObject):
             self._fail_answers(active, error)
         self.crashed.emit(error)
 
-    def _fail_answers(self, active: protocol.Generate | None, error: ErrorInfo) -> None:
+    def _fail_answers(self, active: _Work | None, error: ErrorInfo) -> None:
         """Closes the running answer, and those that wait for the same model; a load that waits is still done."""
         if not self._has_waiting_load():
             self._fail_waiting(error)

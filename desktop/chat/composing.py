@@ -205,7 +205,7 @@ class ComposingArea(QWidget):
         if self._client.info is None:
             self.meter.show_tokens(0, 0)
         else:
-            self._count_id = self._client.count(self._prompt())
+            self._count_id = self._client.count(self._prompt(), self._session.sampling)
 
     def _prompt(self) -> tuple[Message, ...]:
         system = self._session.system_prompt.strip()

@@ -16,6 +16,7 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from desktop.chat.conversation import conversation, item_of, item_state, receipt_of, state_of, title_from, usage_texts
+from desktop.chat.kept_states import KeptStates
 from desktop.chat.view.message_model import ChatItem
 from desktop.engine_client import EngineClient
 from desktop.store.chat_store import ChatStore
@@ -95,16 +96,19 @@ class ChatSession(QObject):
         sampling: Callable[[], SamplingParams],
         system_prompt: Callable[[], str] = str,
         model_name: Callable[[], str] | None = None,
+        states: KeptStates | None = None,
         parent: QObject | None = None,
     ) -> None:
         """`sampling` and `model_name` are asked before each answer, `system_prompt` when a new chat begins.
 
-        Without `model_name`, answers carry the name of the model's file.
+        Without `model_name`, answers carry the name of the model's file. `states` keeps what the model has read of
+        chats that are left.
         """
         super().__init__(parent)
         self._store, self._engine, self._items = store, engine, items
         self._sampling, self._new_system_prompt = sampling, system_prompt
         self._model_name = model_name or self._file_name
+        self._states = states
         self._answers: dict[int, _Answer] = {}
         self._chat = ChatRecord(id=new_id())
         self._stored = False
@@ -137,6 +141,11 @@ class ChatSession(QObject):
     @property
     def system_prompt(self) -> str:
         return self._chat.system_prompt
+
+    @property
+    def sampling(self) -> SamplingParams:
+        """What the next answer will be drawn with, and which chat template it takes."""
+        return self._sampling()
 
     @property
     def busy(self) -> bool:
@@ -177,6 +186,8 @@ class ChatSession(QObject):
                 self._engine.stop(id)
         if chat_id == self.chat_id:
             self.new_chat()
+        if self._states is not None:
+            self._states.forget(chat_id)
         self._store.delete_chat(chat_id)
 
     def rename_chat(self, chat_id: str, title: str) -> None:
@@ -266,6 +277,8 @@ class ChatSession(QObject):
     # --- loading ---------------------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
+        if self._states is not None:
+            self._states.left(self.chat_id)
         if self._draft_timer.isActive():
             self._draft_timer.stop()
             self._store_draft()
@@ -359,6 +372,8 @@ class ChatSession(QObject):
         messages = conversation(self._chat.system_prompt, self._branch)
         request = GenerationRequest(messages=messages, continue_last=so_far is not None, sampling=sampling)
         answer = _Answer(self.chat_id, message_id, sampling, so_far or [])
+        if self._states is not None:
+            self._states.before_answer(self.chat_id)
         self._answers[self._engine.generate(request)] = answer
         self._show_busy()
 
@@ -392,6 +407,13 @@ class ChatSession(QObject):
             sampling = changed(answer.sampling)
             receipt = receipt_of(finished, self._engine.info, sampling, dropped=answer.dropped)
             self._end_answer(id, state_of(finished.reason), receipt=receipt)
+            self._keep_state(answer.chat_id, finished.usage.context_used)
+
+    def _keep_state(self, chat_id: str, context_used: int) -> None:
+        if self._states is not None:
+            self._states.answered(chat_id, context_used)
+            if chat_id != self.chat_id:
+                self._states.left(chat_id)
 
     @Slot(int, object)
     def _on_failed(self, id: int, error: ErrorInfo) -> None:

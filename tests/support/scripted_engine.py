@@ -45,6 +45,8 @@ class Script:
     version: int = 1
     replaces: int = 0  # how many characters the first text of a continued answer takes the place of
     huge: int = 0  # one token of this many characters
+    save_seconds: float = 0.0  # how long saving a state takes
+    used: int = 0  # tokens of the context in use after an answer
     log: str = ""  # a file that gets a line for each command received: its type and what matters of it
 
 
@@ -109,6 +111,13 @@ class ScriptedEngine:
                 self._load(item)
             case "generate":
                 self._generate(item)
+            case "save_state":
+                time.sleep(self._script.save_seconds)
+                Path(item["path"]).write_bytes(b"state")
+                self._send("state_saved", item["id"], tokens=1200, size_bytes=5)
+            case "load_state":
+                tokens_held = 1200 if Path(item["path"]).exists() else 0
+                self._send("state_loaded", item["id"], tokens=tokens_held)
             case "unload":
                 self._loaded = False
                 self._send("unloaded", item["id"])
@@ -150,6 +159,7 @@ class ScriptedEngine:
         if not self._must_fail(item["id"], written):
             reason = "stopped" if item["id"] in self._stopped else "end"
             usage = {"prompt_tokens": 5, "evaluated_tokens": 5, "generated_tokens": written}
+            usage["context_used"] = self._script.used
             self._send("finished", item["id"], reason=reason, usage=usage, seed=42)
 
     def _reply(self, item: dict[str, Any]) -> Iterator[str]:
