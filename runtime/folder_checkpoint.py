@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import UserError
-from runtime.model_errors import DamagedModel, clean_name
+from runtime.model_errors import DamagedModel, ModelUnreadable, clean_name
 from runtime.places import shown_path
 from runtime.safetensors_file import SafetensorsFile
 from runtime.tensors import F32, Bytes, TensorInfo, TensorSource
@@ -164,7 +164,9 @@ def find_weights(folder: Path) -> FolderWeights:
 
 
 def read_object(path: Path, *, limit: int = _MAX_JSON) -> dict[str, Any]:
-    """Returns the object in a JSON file, of which some hold `Infinity` and `NaN`. Raises `DamagedModel`, `OSError`."""
+    """Returns the object in a JSON file, of which some hold `Infinity` and `NaN`. Raises `ModelUnreadable`, `DamagedModel`."""
+    if not path.is_file():
+        raise ModelUnreadable(path, _("It is no ordinary file."))
     with path.open("rb") as file:
         text = file.read(limit + 1)
     if len(text) > limit:

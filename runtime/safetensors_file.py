@@ -77,10 +77,10 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, Stored], dict[str, st
     Raises `ModelMissing`, `ModelUnreadable`, `DamagedModel` or `UnsupportedModel`.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # asked first: to open a pipe would wait for its other end
+            raise ModelUnreadable(path, _("It is no ordinary file."))
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ModelUnreadable(path, _("It is no ordinary file."))
             head = file.read(_LENGTH_BYTES)
             length = int.from_bytes(head, "little")
             _check_length(head, length, status.st_size)

@@ -8,6 +8,7 @@ claim gigabytes.
 from __future__ import annotations
 
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,9 @@ def _loaded(path: Path) -> Any:
         is_zip = zipfile.is_zipfile(path)
         if is_zip:
             _check_archive(path)
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        with warnings.catch_warnings():  # about pickles that torch did not write
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except FileNotFoundError as error:
         raise ModelMissing(path) from error
     except OSError as error:
