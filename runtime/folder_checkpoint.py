@@ -164,7 +164,7 @@ def find_weights(folder: Path) -> FolderWeights:
 
 
 def read_object(path: Path, *, limit: int = _MAX_JSON) -> dict[str, Any]:
-    """Returns the object in a JSON file, of which some hold `Infinity` and `NaN`. Raises `ModelUnreadable`, `DamagedModel`."""
+    """Returns the object in a JSON file; `Infinity` and `NaN` are read. Raises `ModelUnreadable`, `DamagedModel`."""
     if not path.is_file():
         raise ModelUnreadable(path, _("It is no ordinary file."))
     with path.open("rb") as file:

@@ -15,11 +15,11 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-import tiny_gguf
 import torch
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_torch
 
+import tiny_gguf
 from runtime.checkpoint import Checkpoint, open_checkpoint
 from runtime.config_layout import settled
 from runtime.errors import UserError
@@ -420,7 +420,9 @@ def test_safetensors_are_preferred_to_a_hostile_pickle_beside_them(tmp_path: Pat
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\3\4", b"\x80\2.", b"nonsense", pickle.dumps([1, 2]), pickle.dumps({"a": 1})])
+@pytest.mark.parametrize("data", [
+    b"", b"PK\3\4", b"\x80\2.", b"nonsense", pickle.dumps([1, 2]), pickle.dumps({"a": 1}),
+])  # fmt: skip
 def test_a_torch_file_that_is_none_is_refused_in_words(data: bytes, tmp_path: Path) -> None:
     _folder(tmp_path, {})
     (tmp_path / "pytorch_model.bin").write_bytes(data)
