@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from runtime import devices, packed
+from runtime.config_files import read_config
 from runtime.config_layout import settled
-from runtime.folder_checkpoint import NoConfig, open_folder, read_object
+from runtime.folder_checkpoint import NoConfig, open_folder
 from runtime.gguf_checkpoint import GgufTensors
 from runtime.gguf_header import read_header
 from runtime.gguf_reader import Value
@@ -106,16 +107,12 @@ def _open_gguf(path: Path, threads: int) -> Checkpoint:
 def _open_folder(folder: Path) -> Checkpoint:
     if not folder.exists():
         raise ModelMissing(folder)
-    stored = _object(folder / "config.json")
+    stored = read_config(folder / "config.json")
     tensors, notes = open_folder(folder, stored)
     if not stored:
         raise NoConfig(folder)
-    quantization = packed.quantization_of(stored) or _object(folder / "quantize_config.json")
+    quantization = packed.quantization_of(stored) or read_config(folder / "quantize_config.json")
     return Checkpoint(
         folder, "folder", packed.joined(folder, tensors, quantization), config=settled(stored),
-        generation_config=_object(folder / "generation_config.json"), notes=notes,
+        generation_config=read_config(folder / "generation_config.json"), notes=notes,
     )  # fmt: skip
-
-
-def _object(path: Path) -> dict[str, Any]:
-    return read_object(path) if path.exists() else {}

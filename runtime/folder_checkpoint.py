@@ -7,21 +7,20 @@ folder, and nothing that a config names is imported or fetched.
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runtime.config_files import read_object
 from runtime.errors import UserError
-from runtime.model_errors import DamagedModel, ModelUnreadable, clean_name
+from runtime.model_errors import DamagedModel, clean_name
 from runtime.places import shown_path
 from runtime.safetensors_file import SafetensorsFile
 from runtime.tensors import F32, Bytes, TensorInfo, TensorSource
 from runtime.text import _, ngettext
 
-_MAX_JSON = 1 << 26
 _SHARD = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors")
 _HEADS = {"lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight"}
 _COMPARED = 1 << 24  # bytes at once, where two files hold the same tensor
@@ -161,23 +160,6 @@ def find_weights(folder: Path) -> FolderWeights:
         base = read_object(folder / "adapter_config.json").get("base_model_name_or_path")
         raise AdapterNotModel(folder, base if isinstance(base, str) else "")
     raise NoWeights(folder)
-
-
-def read_object(path: Path, *, limit: int = _MAX_JSON) -> dict[str, Any]:
-    """Returns the object in a JSON file; `Infinity` and `NaN` are read. Raises `ModelUnreadable`, `DamagedModel`."""
-    if not path.is_file():
-        raise ModelUnreadable(path, _("It is no ordinary file."))
-    with path.open("rb") as file:
-        text = file.read(limit + 1)
-    if len(text) > limit:
-        raise DamagedModel(path, _("It is larger than {n} bytes.").format(n=f"{limit:,}"))
-    try:
-        read = json.loads(text.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise DamagedModel(path, _("It is no sound JSON: {error}.").format(error=error)) from error
-    if not isinstance(read, dict):
-        raise DamagedModel(path, _("It is no JSON object."))
-    return read
 
 
 # --- files ------------------------------------------------------------------------------------------------------

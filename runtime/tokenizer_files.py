@@ -1,0 +1,241 @@
+"""Builds a tokenizer from the files of a Hugging Face folder, and reads the chat templates beside it. Knows no weights.
+
+Nothing that the files name is imported: a class's name only chooses between tokenizers that are written down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from runtime import sentencepiece_model
+from runtime.config_files import read_config
+from runtime.errors import UserError
+from runtime.model_errors import clean_name
+from runtime.places import shown_path
+from runtime.small_files import read_text
+from runtime.text import _
+
+_MAX_BYTES = 1 << 28
+_NAMED = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+_QWEN2_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_BYTE_LEVEL_CLASSES = {"GPT2": "", "Roberta": "", "Bart": "", "Longformer": "", "Qwen2": _QWEN2_WORDS}
+_WITH_MARKS = {"Roberta", "Bart", "Longformer"}
+
+
+class NoTokenizer(UserError):
+    """A folder without a tokenizer that this program reads. `reason` is a sentence."""
+
+    code = "no_tokenizer"
+
+    def __init__(self, folder: Path, reason: str, details: str = "") -> None:
+        super().__init__(
+            _("The tokenizer of “{name}” cannot be read.").format(name=shown_path(Path(folder.name))),
+            reason,
+            _("Download the model's tokenizer.json into the folder {folder}.").format(folder=shown_path(folder)),
+            details=details,
+        )
+
+
+@dataclass
+class TokenizerFiles:
+    """A tokenizer, and what its files say. `named` gives the texts of tokens with a purpose ("bos_token" …)."""
+
+    tokenizer: Tokenizer
+    config: dict[str, Any] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+
+
+def read_tokenizer(folder: Path) -> TokenizerFiles:
+    """Returns a folder's tokenizer with all tokens that its files add. Raises `NoTokenizer`."""
+    config = read_config(folder / "tokenizer_config.json")
+    named = _named(read_config(folder / "special_tokens_map.json")) | _named(config)
+    for file, build in _BUILDERS.items():
+        if (folder / file).is_file():
+            tokenizer = _built(folder, lambda build=build: build(folder, config, named))  # type: ignore[misc]
+            _add_missing(tokenizer, folder, config, named)
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+            return TokenizerFiles(tokenizer, config, named)
+    raise NoTokenizer(folder, _("It holds neither tokenizer.json nor another file of a tokenizer."))
+
+
+def _built(folder: Path, build: Callable[[], Tokenizer]) -> Tokenizer:
+    try:
+        return build()
+    except UserError:
+        raise
+    except Exception as error:  # the library raises nothing narrower for a file that it cannot read
+        raise NoTokenizer(folder, _("Its files are damaged, or of a kind that is not known."), str(error)) from error
+
+
+def _checked_file(folder: Path, name: str) -> Path:
+    file = folder / name
+    if file.stat().st_size > _MAX_BYTES:
+        raise NoTokenizer(folder, _("{file} is larger than any tokenizer.").format(file=name))
+    return file
+
+
+# --- kinds of files ---------------------------------------------------------------------------------------------
+
+
+def _from_json(folder: Path, _config: Mapping[str, Any], _named: Mapping[str, str]) -> Tokenizer:
+    return Tokenizer.from_file(str(_checked_file(folder, "tokenizer.json")))
+
+
+def _from_sentencepiece(folder: Path, config: Mapping[str, Any], named: dict[str, str]) -> Tokenizer:
+    file = _checked_file(folder, "tokenizer.model" if (folder / "tokenizer.model").is_file() else "spiece.model")
+    try:
+        model = sentencepiece_model.read_model(file.read_bytes())
+        tokenizer = sentencepiece_model.build(model)
+    except sentencepiece_model.BrokenModel as error:
+        reason = _("{file} is no SentencePiece model that can be read.").format(file=file.name)
+        raise NoTokenizer(folder, reason, str(error)) from error
+    for key, token in (("bos_token", model.bos_id), ("eos_token", model.eos_id), ("unk_token", model.unk_id)):
+        if key not in config and model.text_of(token):
+            named.setdefault(key, model.text_of(token))
+    if _class_of(config) == "T5":
+        tokenizer.post_processor = _around(tokenizer, "", named.get("eos_token", "</s>"))
+    return tokenizer
+
+
+def _from_merges(folder: Path, config: Mapping[str, Any], named: dict[str, str]) -> Tokenizer:
+    """Byte-level BPE. How text is cut into words first is in no file: the class's name says it."""
+    kind = _class_of(config)
+    if kind not in _BYTE_LEVEL_CLASSES:
+        reason = _("Its class “{name}” is not known, and no file says how it cuts text into words.")
+        raise NoTokenizer(folder, reason.format(name=clean_name(kind)))
+    vocabulary, merges = (str(_checked_file(folder, name)) for name in ("vocab.json", "merges.txt"))
+    tokenizer = Tokenizer(models.BPE.from_file(vocabulary, merges))
+    prefix = config.get("add_prefix_space") is True
+    words = _BYTE_LEVEL_CLASSES[kind]
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=not words)
+    split = [pre_tokenizers.Split(Regex(words), "isolated")] if words else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, byte_level]) if split else byte_level
+    if words:
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.decoder = decoders.ByteLevel()
+    if kind in _WITH_MARKS:
+        _set_defaults(named, bos_token="<s>", eos_token="</s>", pad_token="<pad>", mask_token="<mask>")
+        tokenizer.post_processor = _around(tokenizer, named["bos_token"], named["eos_token"])
+    return tokenizer
+
+
+def _from_words(folder: Path, config: Mapping[str, Any], named: dict[str, str]) -> Tokenizer:
+    """BERT's WordPiece."""
+    lowercase = config.get("do_lower_case", True) is not False
+    _set_defaults(named, cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", pad_token="[PAD]", mask_token="[MASK]")
+    words = str(_checked_file(folder, "vocab.txt"))
+    tokenizer = Tokenizer(models.WordPiece.from_file(words, unk_token=named["unk_token"]))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=config.get("strip_accents"),
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True) is not False,
+    )  # fmt: skip
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = _around(tokenizer, named["cls_token"], named["sep_token"])
+    return tokenizer
+
+
+_BUILDERS: dict[str, Callable[[Path, Mapping[str, Any], dict[str, str]], Tokenizer]] = {
+    "tokenizer.json": _from_json, "tokenizer.model": _from_sentencepiece, "spiece.model": _from_sentencepiece,
+    "merges.txt": _from_merges, "vocab.txt": _from_words,
+}  # fmt: skip
+
+
+def _set_defaults(named: dict[str, str], **texts: str) -> None:
+    for key, text in texts.items():
+        named.setdefault(key, text)
+
+
+def _around(tokenizer: Tokenizer, before: str, behind: str) -> Any:
+    """Returns the step that puts marks around a text."""
+    marks = [(text, tokenizer.token_to_id(text)) for text in (before, behind) if text]
+    return processors.TemplateProcessing(single=f"{before} $A {behind}".strip(), special_tokens=marks)
+
+
+def _class_of(config: Mapping[str, Any]) -> str:
+    name = str(config.get("tokenizer_class", ""))
+    return name.removesuffix("Fast").removesuffix("Tokenizer")
+
+
+# --- added tokens -----------------------------------------------------------------------------------------------
+
+
+def _named(config: Mapping[str, Any]) -> dict[str, str]:
+    texts = {key: _text(config.get(key)) for key in _NAMED}
+    return {key: text for key, text in texts.items() if text}
+
+
+def _text(value: object) -> str:
+    """Returns a token's text, which may be wrapped in an object."""
+    text = value.get("content") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else ""
+
+
+def _add_missing(tokenizer: Tokenizer, folder: Path, config: Mapping[str, Any], named: Mapping[str, str]) -> None:
+    """Adds what tokenizer.json lacks: tokens of tokenizer_config.json and added_tokens.json, in the order of ids."""
+    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    for text, options in [*_listed(config), *_of_old_file(folder)]:
+        if text not in known:
+            known.add(text)
+            tokenizer.add_tokens([AddedToken(text, **options)])
+    for text in (*named.values(), *_more_names(config)):
+        if text not in known:
+            known.add(text)
+            tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True)])
+
+
+def _listed(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, bool]]]:
+    listed = config.get("added_tokens_decoder")
+    entries = listed.items() if isinstance(listed, dict) else ()
+    numbered = {int(key): entry for key, entry in entries if key.isdecimal()}
+    for entry in (numbered[token] for token in sorted(numbered)):
+        options = ("lstrip", "rstrip", "single_word", "normalized", "special")
+        if isinstance(entry, dict) and _text(entry):
+            yield _text(entry), {key: entry[key] for key in options if isinstance(entry.get(key), bool)}
+
+
+def _of_old_file(folder: Path) -> Iterator[tuple[str, dict[str, bool]]]:
+    ids = {text: token for text, token in read_config(folder / "added_tokens.json").items() if isinstance(token, int)}
+    for text in sorted(ids, key=lambda text: ids[text]):
+        yield text, {"normalized": False}
+
+
+def _more_names(config: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        more = config.get(key)
+        for value in more.values() if isinstance(more, dict) else more if isinstance(more, list) else ():
+            if _text(value):
+                yield _text(value)
+
+
+# --- chat templates ---------------------------------------------------------------------------------------------
+
+
+def read_templates(folder: Path) -> dict[str, str]:
+    """Returns a folder's chat templates by name, the unnamed one as "default"; a file of its own wins over a config."""
+    templates = _templates_in(read_config(folder / "chat_template.json"))
+    templates |= _templates_in(read_config(folder / "tokenizer_config.json"))
+    for file in sorted((folder / "additional_chat_templates").glob("*.jinja")):
+        templates[file.stem] = read_text(file)
+    if (folder / "chat_template.jinja").is_file():
+        templates["default"] = read_text(folder / "chat_template.jinja")
+    return {name: template for name, template in templates.items() if template.strip()}
+
+
+def _templates_in(config: Mapping[str, Any]) -> dict[str, str]:
+    said = config.get("chat_template")
+    if isinstance(said, str):
+        return {"default": said}
+    entries = said.items() if isinstance(said, dict) else [
+        (entry.get("name"), entry.get("template")) for entry in (said if isinstance(said, list) else ())
+        if isinstance(entry, dict)
+    ]  # fmt: skip
+    return {name: text for name, text in entries if isinstance(name, str) and isinstance(text, str)}
