@@ -99,7 +99,7 @@ class FolderTokenizer:
         generation_config: Mapping[str, Any] | None = None, size: int = 0,
     ) -> None:  # fmt: skip
         """`config` and `generation_config` add end marks. `size` is the number of rows of the model's embedding, where
-        it is known: rows without a token are `suppressed`. Raises `NoTokenizer`.
+        it is known: rows without a token are `suppressed`. Raises `NoTokenizer` or `DamagedModel`.
         """
         files = read_tokenizer(folder)
         self.folder = folder
@@ -137,6 +137,10 @@ class FolderTokenizer:
     @property
     def eos_id(self) -> int | None:
         return self._id("eos_token")
+
+    @cached_property
+    def _unknown(self) -> int | None:
+        return self._id("unk_token")
 
     @property
     def pad_id(self) -> int | None:
@@ -176,7 +180,7 @@ class FolderTokenizer:
 
     @cached_property
     def stop_ids(self) -> frozenset[int]:
-        """Every token that ends an answer: of config, generation config and tokenizer, and end-of-turn marks by text."""
+        """Every token that ends an answer: of both configs and the tokenizer, and end-of-turn marks by their text."""
         said = {token for source in self._sources for token in _ids(source.get("eos_token_id"))}
         marks = {id for text, id in self.control_tokens.items() if text in _END_MARKS}
         own = {self.eos_id} if self.eos_id is not None else set()
@@ -274,7 +278,7 @@ class FolderTokenizer:
         begins = True
         for token in ids:
             piece = self.raw_piece(token) if special else self.piece(token)
-            is_mark = token in self._added
+            is_mark = token in self._added and token != self._unknown
             is_prefixed = begins and not is_mark and self.prefixes_space and piece[:1] == b" "
             yield piece[1:] if is_prefixed else piece
             begins = not self._prefixes_once if is_mark else begins and not piece

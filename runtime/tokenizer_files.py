@@ -53,7 +53,7 @@ class TokenizerFiles:
 
 
 def read_tokenizer(folder: Path) -> TokenizerFiles:
-    """Returns a folder's tokenizer with all tokens that its files add. Raises `NoTokenizer`."""
+    """Returns a folder's tokenizer with all tokens that its files add. Raises `NoTokenizer` or `DamagedModel`."""
     config = read_config(folder / "tokenizer_config.json")
     named = _named(read_config(folder / "special_tokens_map.json")) | _named(config)
     for file, build in _BUILDERS.items():
@@ -130,7 +130,8 @@ def _from_merges(folder: Path, config: Mapping[str, Any], named: dict[str, str])
 def _from_words(folder: Path, config: Mapping[str, Any], named: dict[str, str]) -> Tokenizer:
     """BERT's WordPiece."""
     lowercase = config.get("do_lower_case", True) is not False
-    _set_defaults(named, cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", pad_token="[PAD]", mask_token="[MASK]")
+    _set_defaults(named, cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]")
+    _set_defaults(named, pad_token="[PAD]", mask_token="[MASK]")
     words = str(_checked_file(folder, "vocab.txt"))
     tokenizer = Tokenizer(models.WordPiece.from_file(words, unk_token=named["unk_token"]))
     tokenizer.normalizer = normalizers.BertNormalizer(
@@ -181,15 +182,15 @@ def _text(value: object) -> str:
 
 def _add_missing(tokenizer: Tokenizer, folder: Path, config: Mapping[str, Any], named: Mapping[str, str]) -> None:
     """Adds what tokenizer.json lacks: tokens of tokenizer_config.json and added_tokens.json, in the order of ids."""
+    special = dict.fromkeys((*named.values(), *_more_names(config)))
+    wanted = dict(_of_old_file(folder)) | dict(_listed(config))
+    for text in special:
+        wanted[text] = {"normalized": False, **wanted.get(text, {}), "special": True}
     known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    for text, options in [*_listed(config), *_of_old_file(folder)]:
+    for text, options in wanted.items():
         if text not in known:
-            known.add(text)
-            tokenizer.add_tokens([AddedToken(text, **options)])
-    for text in (*named.values(), *_more_names(config)):
-        if text not in known:
-            known.add(text)
-            tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True)])
+            add = tokenizer.add_special_tokens if options.get("special") else tokenizer.add_tokens
+            add([AddedToken(text, **options)])
 
 
 def _listed(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, bool]]]:
