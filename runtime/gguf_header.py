@@ -86,6 +86,12 @@ class GgufHeader:
         return self.number("context_length")
 
     @property
+    def n_positions(self) -> int:
+        """Rows of the table of positions that a model learned; 0 without one. Native code ends the process beyond."""
+        table = next((tensor for tensor in self.tensors if tensor.name == "position_embd.weight"), None)
+        return table.shape[1] if table is not None and len(table.shape) > 1 else 0
+
+    @property
     def n_params(self) -> int:
         return sum(tensor.n_elements for tensor in self.tensors)
 

@@ -60,6 +60,7 @@ def estimate(
     """
     params = params or LoadParams()
     length = context_length or params.context_length or min(header.context_length or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+    length = min(length, header.n_positions or length)
     cells = _padded(length)
     return MemoryEstimate(
         context_length=length,

@@ -72,7 +72,7 @@ def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
         output.write_json(json_object(header, needed, every_tensor=tensors == "all"))
         return
     _show_file(header)
-    _show_memory(header, needed)
+    _show_memory(header, needed, what.load)
     _show_metadata(header)
     if tensors == "all":
         _section(_("Tensors"), _tensor_rows(header.tensors), right=(2, 3))
@@ -194,7 +194,7 @@ def _without_template(header: GgufHeader) -> str:
     return _("none; --template chooses one, and “quern complete” needs none")
 
 
-def _show_memory(header: GgufHeader, needed: Memory) -> None:
+def _show_memory(header: GgufHeader, needed: Memory, params: LoadParams) -> None:
     figures = [needed.estimate, *([needed.exact] if needed.exact else [])]
     length = needed.estimate.context_length
     title = _("Memory at a context length of {count} tokens").format(count=f"{length:,}")
@@ -212,7 +212,7 @@ def _show_memory(header: GgufHeader, needed: Memory) -> None:
         output.write_line("  " + _("Not measured: {reason}").format(reason=harmless(needed.note)))
     if needed.total > memory.free_memory():
         output.write_line("  " + _("This is more than is free; a shorter context or a smaller model would fit."))
-    if header.context_length and length > header.context_length:
+    if header.context_length and not params.rope_base and length > header.context_length * max(params.rope_factor, 1):
         note = _("The model was trained for {count} tokens; beyond them its answers get worse.")
         output.write_line("  " + note.format(count=f"{header.context_length:,}"))
 

@@ -79,6 +79,7 @@ class LlamaEngine:
         context_length = params.context_length or memory.default_context(
             header, memory.free_memory(), params, draft=draft
         )
+        context_length, clamped = _within_table(header, context_length)
         share = header.tensor_bytes / (header.tensor_bytes + draft.tensor_bytes) if draft is not None else 1.0
         params, notes = mappable(params, header.alignment)
         threads = params.threads or devices.usable_cores()
@@ -108,7 +109,7 @@ class LlamaEngine:
             SourcePrompts(self._model) if self._model.reads_source else PromptBuilder(self._model, self._known)
         )
         self._constraints: Constraints | None = None
-        self._model.notes.extend(notes)
+        self._model.notes.extend([*clamped, *notes])
         self._info = _info_of(
             self._model, self._draft, speculates=self._steps.speculates, threads=threads,
             load_seconds=time.monotonic() - started,
@@ -443,6 +444,15 @@ def _load_draft(
     from runtime.llama.draft import load_drafter  # brings numpy, which answers do without
 
     return load_drafter(model, header, params, threads=threads, listener=listener, stop=stop)
+
+
+def _within_table(header: GgufHeader, context_length: int) -> tuple[int, list[str]]:
+    """Returns a context length that a table of positions allows, and a note where it is shorter than was asked for."""
+    most = header.n_positions
+    if not most or context_length <= most:
+        return context_length, []
+    note = _("This model has a table of {most} positions, so its context has {most} tokens instead of {n}.")
+    return most, [note.format(most=f"{most:,}", n=f"{context_length:,}")]
 
 
 def _info_of(

@@ -34,6 +34,11 @@ def with_keys(header: GgufHeader, **keys: Any) -> GgufHeader:
     return replace(header, metadata={**header.metadata, **changed})
 
 
+def test_a_context_is_no_longer_than_a_table_of_positions(tmp_path: Path) -> None:
+    header = read_header(tiny_gguf.write_learned(tmp_path / "m.gguf", n_ctx=256))
+    assert memory.estimate(header, LoadParams(context_length=4096)) == memory.estimate(header, context_length=256)
+
+
 def test_adapters_count_with_the_weights(tiny: GgufHeader, tmp_path: Path) -> None:
     style = tiny_lora.write_lora(tmp_path / "style.gguf", rank=4, names=("blk.0.attn_q.weight",)).path
     n_bytes = 4 * 4 * (256 + 256)

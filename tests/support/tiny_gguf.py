@@ -102,6 +102,27 @@ def write_windowed(path: Path, *, seed: int = 0, n_layers: int = 6, window: int 
     return path
 
 
+def write_learned(path: Path, *, seed: int = 0, n_layers: int = 1, n_ctx: int = 128) -> Path:
+    """Writes a random GPT-2-type model, which has a table of `n_ctx` positions. Tied."""
+    C, F = 256, 512
+    shape = _Shape(n_layers, C, 4, 4, 64, F, n_ctx, architecture="gpt2")
+    spell, merges = _tiny_vocabulary()
+    rng = np.random.default_rng(_GOOD_SEED + seed)
+    rows = {"attn_qkv": (3 * C, C), "attn_output": (C, C), "ffn_up": (F, C), "ffn_down": (C, F)}
+    tensors = {"token_embd.weight": _random(rng, (512, C), 1.0), "position_embd.weight": _random(rng, (n_ctx, C), 1.0),
+               "output_norm.bias": np.zeros(C, np.float32)}  # fmt: skip
+    for layer in range(n_layers):
+        for key, size in rows.items():
+            tensors[f"blk.{layer}.{key}.weight"] = _random(rng, size, 1.0)
+            tensors[f"blk.{layer}.{key}.bias"] = np.zeros(size[0], np.float32)
+        for key in ("attn_norm", "ffn_norm"):
+            tensors[f"blk.{layer}.{key}.bias"] = np.zeros(C, np.float32)
+    _write(path, shape, _Vocabulary(spell, _types(spell), merges), tensors, name="Learned",
+           chat_template=chatml_template(), add_bos=False, type="F32",
+           metadata={"gpt2.attention.layer_norm_epsilon": 1e-5})  # fmt: skip
+    return path
+
+
 @dataclass(frozen=True)
 class Script:
     """What a scripted model will say: token ids by position, and the ids' own bytes."""

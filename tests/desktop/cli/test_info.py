@@ -58,3 +58,13 @@ def test_memory_that_cannot_be_measured_is_estimated_with_the_reason(run: Run, t
     assert found["total"] > 0
     assert f"Not measured: {found['note']}" in run("info", str(file)).out
     assert found["note"] == "It has no vocabulary."
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"), [((), True), (("--rope-factor", "2"), False), (("--rope-factor", "1.5"), True)]
+)
+def test_a_context_beyond_training_is_told_of_unless_positions_are_stretched(
+    run: Run, tiny: Path, flags: tuple[str, ...], warned: bool
+):
+    said = run("info", str(tiny), "--context-length", "8192", *flags).out
+    assert ("was trained for 4,096 tokens" in said) == warned

@@ -16,7 +16,7 @@ import pytest
 
 import engines
 import tiny_gguf
-from engines import chat, collect
+from engines import chat, collect, raw
 from raw_logits import logits
 from runtime.params import LoadParams
 from runtime.settings import BadSetting
@@ -155,6 +155,17 @@ def test_scaling_without_a_factor_is_noted(plain: Path, tmp_path: Path) -> None:
 def test_the_trained_length_is_told_as_it_is_in_the_file(short: Path) -> None:
     engine = engines.load(short, context_length=512, rope_scaling="yarn", rope_factor=2.0)
     assert engine.info.trained_context == 256
+
+
+def test_a_table_of_positions_ends_the_context_and_settings_for_rope_are_said_to_do_nothing(tmp_path: Path) -> None:
+    path = tiny_gguf.write_learned(tmp_path / "m.gguf", n_ctx=128)
+    engine = engines.load(path, context_length=512, rope_scaling="yarn", rope_factor=4.0)
+    assert engine.info.context_length == 128
+    assert "table of 128 positions" in " ".join(engine.info.notes)
+    assert "by RoPE, so the settings for longer contexts have no effect" in " ".join(engine.info.notes)
+    answer = collect(engine, raw("x" * 100, max_tokens=100))  # going on would end the process
+    assert answer.end.usage.context_used == 128
+    assert not engines.load(path, context_length=128).info.notes
 
 
 # --- saved states -----------------------------------------------------------------------------------------------
