@@ -6,6 +6,8 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
 import raw_gguf
 import tiny_gguf
 from command_line import Run
