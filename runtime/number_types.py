@@ -47,8 +47,8 @@ def _f8_values(dtype: str) -> F32:
     if dtype == "f8_e5m2":
         values = (codes << 8).view(np.float16).astype(np.float32)
     elif dtype == "f8_e8m0":
-        values = np.ldexp(np.float32(1), codes.astype(np.int32) - 127)
-        values[255] = np.nan
+        values = np.full(256, np.nan, np.float32)  # the last one is no number
+        values[:255] = np.ldexp(np.float32(1), np.arange(255) - 127)
     else:
         values = _e4m3_values(codes.astype(np.int32))
     values.flags.writeable = False
