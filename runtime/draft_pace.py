@@ -5,7 +5,7 @@ and so is how often guesses of each grade come true. A draft is as long as promi
 
 What speculation may lose is bounded whatever the estimates say. Time is counted in plain steps (one token evaluated
 alone). Each plain step adds a little credit, a draft adds what it won or takes what it lost, and without credit nothing
-is drafted. Where nothing promises a gain, a full credit is spent on trying again: times and texts change.
+is drafted. What was measured long ago is forgotten, so that what did not pay is tried again some time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _EARNED = 0.02  # plain steps of credit for each plain step: what trying may cos
 _FIRST_CREDIT = 3.0
 _MOST_CREDIT = 6.0
 _MARGIN = 1.04  # a draft has to promise this many times the speed of plain steps
-_TRIAL = 4  # guesses checked where only a trial is wanted
+_FEW = 4  # tokens that a drafter reads between two drafts that win; more are what it has missed
 _LEAST_PLAIN = 3  # plain steps seen before the first draft
+_STALE = 512  # evaluations after which a measurement that was not repeated is forgotten
 _PLAIN_EVERY = 64  # drafts after which a plain step is taken, to know how long it takes by now
 _OUTLIER = 2.0  # times the usual: a busy moment is not held against the draft
 _FORGET = 0.98  # what was seen of a grade fades with each further guess
@@ -43,6 +44,8 @@ class DraftPace:
         self.clock = clock
         self._costs: dict[int, _Typical] = {}  # seconds by the number of tokens evaluated together
         self._sizes: list[int] = []  # the keys of the above, ascending
+        self._measured_at: dict[int, int] = {}  # by size: the number of the last such evaluation, the oldest first
+        self._evaluations = 0
         self._seen: dict[int, tuple[float, float]] = {}  # by grade: guesses that came true, and all
         self._guessing, self._reading = _Typical(), _Typical()  # seconds a token
         self._credit = _FIRST_CREDIT
@@ -63,9 +66,9 @@ class DraftPace:
 
     def caught_up(self, n_tokens: int, seconds: float) -> None:
         """Hears what it took the drafter to read; that is an investment while drafts win, and else a trial's price."""
-        if n_tokens >= _TRIAL:
+        if n_tokens >= _FEW:
             self._reading.add(seconds / n_tokens)
-        if self._gain <= 0 or n_tokens < _TRIAL:
+        if self._gain <= 0 or n_tokens < _FEW:
             self._spent += seconds
 
     def choose(self, guesses: Iterator[Guess], *, most: int) -> tuple[list[Guess], int]:
@@ -85,18 +88,25 @@ class DraftPace:
                 break
         if not self._free:
             self._note_asking(self.clock() - started, len(taken))
-        return taken, self._allowed(count, len(taken))
+        return taken, count if self._ready() else 0
 
     def evaluated(self, n_drafted: int, seconds: float) -> None:
         """Hears how long it took to evaluate a token together with `n_drafted` guesses."""
         size = n_drafted + 1
-        if size not in self._costs:
-            self._costs[size] = _Typical()
-            self._sizes = sorted(self._costs)
-        self._costs[size].add(seconds)
+        self._evaluations += 1
+        self._measured_at.pop(size, None)
+        self._measured_at[size] = self._evaluations
+        self._costs.setdefault(size, _Typical()).add(seconds)
+        self._forget_stale()
+        self._sizes = sorted(self._costs)
         self._since_plain = self._since_plain + 1 if n_drafted else 0
         self._drafted = n_drafted
         self._spent += min(seconds, _OUTLIER * self._costs[size].value)
+
+    def _forget_stale(self) -> None:
+        oldest = next(iter(self._measured_at))
+        if oldest > 1 and self._measured_at[oldest] < self._evaluations - _STALE:
+            del self._measured_at[oldest], self._costs[oldest]
 
     def checked(self, guess: Guess, came_true: bool) -> None:
         """Hears what became of a guess, checked in a batch or only looked at afterwards."""
@@ -123,11 +133,6 @@ class DraftPace:
 
     def _ready(self) -> bool:
         return bool(self._plain) and self._credit > 0 and self._since_plain < _PLAIN_EVERY
-
-    def _allowed(self, count: int, guessed: int) -> int:
-        if not self._ready():
-            return 0
-        return count or (min(guessed, _TRIAL) if self._credit >= _MOST_CREDIT else 0)
 
     def _note_asking(self, seconds: float, guessed: int) -> None:
         self._asked = True

@@ -128,6 +128,38 @@ def test_reading_a_long_prompt_is_no_mere_trial() -> None:
     assert not machine.pace.asks(100_000)
 
 
+def test_what_reading_for_a_trial_took_is_its_price() -> None:
+    machine = Machine(slope=0.2, hit_rate=lambda _: 0.0, guess_seconds=0.001)
+    machine.write(600)
+    while not machine.pace.asks(0):
+        machine.write(1)
+
+    machine.pace.caught_up(100, 5 * PLAIN)
+    machine.pace.choose(iter(()), most=4)
+    machine.pace.evaluated(0, PLAIN)
+    machine.pace.settle(0)
+
+    def plain_steps_until_the_next_trial() -> int:
+        for step in range(1000):
+            if machine.pace.asks(0):
+                return step
+            machine.pace.evaluated(0, PLAIN)
+            machine.pace.settle(0)
+        return 1000
+
+    assert plain_steps_until_the_next_trial() > 200
+
+
+def test_drafts_come_back_when_checking_them_becomes_cheap() -> None:
+    machine = Machine(slope=1.2, hit_rate=lambda _: 1.0)
+    machine.write(1000)
+    machine.slope = 0.05
+
+    machine.write(1500)
+
+    assert machine.write(500) > 3
+
+
 def test_a_busy_moment_is_not_held_against_drafts() -> None:
     machine = Machine(slope=0.2, hit_rate=lambda _: 0.9)
     machine.write(300)

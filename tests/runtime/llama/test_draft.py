@@ -101,13 +101,13 @@ def test_the_draft_follows_a_context_that_rolls_on(models: dict[str, Path]) -> N
 
 
 def test_where_the_drafts_own_context_ends_the_answer_goes_on_without(tmp_path: Path, models: dict[str, Path]) -> None:
-    short = tiny_gguf.write_tiny(tmp_path / "short.gguf", n_ctx=48)
+    short = tiny_gguf.write_tiny(tmp_path / "short.gguf", n_ctx=256)  # llama.cpp has room for exactly so many
     engine = with_draft({**models, "short": short}, "short")
 
-    answer = collect(engine, raw(SENTENCE, max_tokens=64))
+    answer = collect(engine, raw(SENTENCE, max_tokens=400))
 
-    assert answer.end.usage.generated_tokens == 64
-    assert 0 < answer.end.usage.accepted_tokens < 40
+    assert answer.end.usage.generated_tokens == 400
+    assert 100 < answer.end.usage.accepted_tokens < 256
 
 
 def test_what_was_heard_is_read_once_and_what_was_guessed_wrong_is_let_go(models: dict[str, Path]) -> None:

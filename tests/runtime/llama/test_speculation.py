@@ -152,6 +152,9 @@ def test_an_answer_is_cut_at_its_limit_amid_guesses_that_came_true(plain: Engine
 
     check_same(expected, answer)
     assert ids_of(other) == ids_of(plain)
+    right = speculate(other, Foreknowing(known, wrong_at=1000))
+    usage = collect(right, chat("hello there", max_tokens=limit)).end.usage
+    assert usage.drafted_tokens == usage.accepted_tokens  # nothing is evaluated that cannot be drawn any more
 
 
 def test_a_stop_text_over_several_guesses_ends_the_answer(tmp_path: Path) -> None:
@@ -227,6 +230,18 @@ def test_a_full_context_ends_the_answer_at_the_same_token(tiny: Path) -> None:
     check_same(expected, answer)
     assert answer.end.reason is FinishReason.CONTEXT
     assert len(ids_of(engine)) == 64
+
+
+def test_nothing_is_guessed_beyond_the_context(tmp_path: Path) -> None:
+    path = tmp_path / "endless.gguf"
+    tiny_gguf.write_scripted(path, [b"la ", b"li "], cyclic=True)
+    engine = engines.load(path, context_length=256)  # llama.cpp has room for exactly so many
+
+    answer = collect(speculate(engine, NgramDrafter(1)), chat("sing", max_tokens=-1))
+
+    assert answer.end.reason is FinishReason.CONTEXT
+    assert len(ids_of(engine)) == 256
+    assert answer.end.usage.accepted_tokens > 150
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
