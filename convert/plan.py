@@ -10,14 +10,21 @@ from dataclasses import dataclass
 
 from convert import gguf_keys
 from convert.gguf_file import KeyValue, Layout, TensorEntry, layout, u32
+from convert.metadata import model_keys, name_of, require_graph
 from convert.options import ConvertOptions
 from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, TensorSpec, plan
-from convert.tensors import Product, Stored
+from convert.tensors import Product, Stored, products_of
+from convert.vocabulary import Vocabulary, template_keys, vocabulary_of
+from convert.vocabulary_proof import proven
 from runtime import gguf_header
+from runtime.architectures.binding import bind
+from runtime.architectures.reading import identify
 from runtime.checkpoint import Checkpoint
 from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader
 from runtime.text import _
+from runtime.tokenizer import FolderTokenizer
+from runtime.tokenizer_files import read_templates, read_tokenizer
 
 _QUANTIZATION_VERSION = 2  # of ggml's packed types
 _LEFT_OUT = ("split.no", "split.count", "split.tensors.count", "general.alignment")
@@ -87,6 +94,37 @@ def plan_from_gguf(checkpoint: Checkpoint, options: ConvertOptions) -> Plan:
     if header.quantization.upper() not in FLOATS:
         notes.append(_("The source is already quantized ({type}).").format(type=header.quantization))
     return planned(metadata, products, _facts(header), options, notes=notes)
+
+
+def plan_from_folder(checkpoint: Checkpoint, options: ConvertOptions) -> Plan:
+    """Returns the plan for a Hugging Face folder.
+
+    Raises what `identify`, `bind` and `vocabulary_of` raise, `NoGraph`, `TokenizerDiffers` and `ImportanceNeeded`.
+    """
+    architecture, stated = identify(checkpoint)
+    require_graph(architecture, stated)
+    binding = bind(architecture, stated, checkpoint)
+    config = binding.config
+    products = products_of(checkpoint, architecture, binding)
+    made = _vocabulary(checkpoint, config.vocab_size)
+    metadata = {
+        **model_keys(architecture, config, name=name_of(checkpoint.path, checkpoint.config)),
+        **made.keys(), **template_keys(read_templates(checkpoint.path)),
+    }  # fmt: skip
+    facts = ModelFacts(architecture.gguf, config.n_layers, config.n_heads, config.n_kv_heads, config.n_experts)
+    return planned(metadata, products, facts, options, notes=[*checkpoint.notes, *made.notes])
+
+
+def _vocabulary(checkpoint: Checkpoint, n_rows: int) -> Vocabulary:
+    folder = checkpoint.path
+    tokenizer = FolderTokenizer(
+        folder, config=checkpoint.config, generation_config=checkpoint.generation_config, size=n_rows
+    )
+    made = vocabulary_of(
+        read_tokenizer(folder), n_rows=n_rows, adds_bos=tokenizer.adds_bos, adds_eos=tokenizer.adds_eos,
+        end_ids=sorted(tokenizer.stop_ids),
+    )  # fmt: skip
+    return proven(made, lambda text: tokenizer.tokenize(text, special=True))
 
 
 def planned(
