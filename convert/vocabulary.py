@@ -59,7 +59,8 @@ class VocabularyMisfit(UserError):
 class Vocabulary:
     """A vocabulary in GGUF's terms. `model` is its kind there; `pre` is found by trying (`vocabulary_proof`).
 
-    `likely` are pre-tokenizers to try first: a small vocabulary may come out the same with several.
+    `likely` are pre-tokenizers to try first: a small vocabulary may come out the same with several. `space_first` says
+    that the source puts a space before a text, which llama.cpp does not do for this kind.
     """
 
     model: str
@@ -69,6 +70,7 @@ class Vocabulary:
     merges: list[str] | None = None
     pre: str = ""
     likely: tuple[str, ...] = ()
+    space_first: bool = False
     more: dict[str, KeyValue] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -170,7 +172,13 @@ def _byte_level(state: Mapping[str, Any], n_rows: int) -> Vocabulary:
     model = state["model"]
     _refuse(model, "dropout", "continuing_subword_prefix", "end_of_word_suffix")
     tokens, kinds, notes = _base(state, model["vocab"], n_rows)
-    return Vocabulary("gpt2", tokens, kinds, merges=list(_merges(model)), likely=_likely(state), notes=notes)
+    steps = steps_of(state.get("pre_tokenizer"))
+    space_first = any(step["type"] == "ByteLevel" and step.get("add_prefix_space") for step in steps)
+    if space_first:
+        notes.append(_("The source puts a space before a text without one, which llama.cpp does not: begin with one."))
+    return Vocabulary(
+        "gpt2", tokens, kinds, merges=list(_merges(model)), likely=_likely(state), space_first=space_first, notes=notes
+    )
 
 
 def _likely(state: Mapping[str, Any]) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ def proven(vocabulary: Vocabulary, encode: Encode, texts: Sequence[str] = HARD_T
     `encode` is the source's own, which recognises marks in the text. What llama.cpp's WordPiece is known to cut in
     another way becomes a note. Raises `TokenizerDiffers`, and `VocabularyMisfit` where llama.cpp cannot open it at all.
     """
+    if vocabulary.space_first:
+        texts = [text if text.startswith(" ") else f" {text}" for text in texts if text]
     texts = [*texts, *_marks(vocabulary)]
     expected = [list(encode(text)) for text in texts]
     furthest: tuple[int, TokenizerDiffers] | None = None
