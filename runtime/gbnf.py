@@ -40,10 +40,35 @@ class BadGrammar(UserError):
         self.line = line
 
 
+class Characters(NamedTuple):
+    """One character out of some ranges of code points, ends included; or out of all others."""
+
+    ranges: tuple[tuple[int, int], ...]
+    others: bool = False
+
+
+class Text(NamedTuple):
+    """Characters one after the other, as code points."""
+
+    codes: tuple[int, ...]
+
+
+class Term(NamedTuple):
+    """A part of an alternative as it is written: a rule by its number, characters or a text, so many times."""
+
+    what: int | Characters | Text | Term
+    low: int = 1
+    high: int | None = 1
+
+
 class Sequence(NamedTuple):
-    """One alternative of a rule: the rules it refers to by number, and None for characters."""
+    """One alternative of a rule: the rules it refers to by number, and None for characters; then as it is written.
+
+    In `items`, groups and repetitions are the rules that llama.cpp makes of them; in `terms`, only groups are.
+    """
 
     items: tuple[int | None, ...]
+    terms: tuple[Term, ...] = ()
 
     @property
     def rules(self) -> tuple[int, ...]:
@@ -170,39 +195,47 @@ class _Parser:
 
     def _sequence(self, name: str, *, depth: int) -> Sequence:
         items: list[_Item] = []
+        terms: list[Term] = []
         last = _Last(0, 1)
         while True:
             if self._next in "*+?{":
-                self._repeat(name, items, last)
+                low, high = self._repeat(name, items, last)
+                terms[-1] = Term(terms[-1], low, high)
             else:
                 before, start = len(self._rules), len(items)
                 named = self._next in _NAME
-                if not self._take_item(name, items, depth=depth):
-                    return Sequence(tuple(items))
+                if not self._take_item(name, items, terms, depth=depth):
+                    return Sequence(tuple(items), tuple(terms))
                 # Like llama.cpp, which counts what a group holds, but not the rule that a name stands for.
                 last = _Last(start, 1 if named else max(len(self._rules) - before, 1))
             self._space(newlines=depth > 0)
 
-    def _take_item(self, name: str, items: list[_Item], *, depth: int) -> bool:
+    def _take_item(self, name: str, items: list[_Item], terms: list[Term], *, depth: int) -> bool:
         """Reads the next item, if one comes; the empty text adds nothing."""
+        term = self._term(name, depth=depth)
+        if term is None:
+            return False
+        terms.append(Term(term))
+        if term != Text(()):
+            items.append(term if isinstance(term, int) else None)
+        return True
+
+    def _term(self, name: str, *, depth: int) -> int | Characters | Text | None:
         match self._next:
             case '"':
-                items += [None] if self._literal() else []
+                return self._literal()
             case "[":
-                self._characters()
-                items.append(None)
+                return self._characters()
             case ".":
                 self._at += 1
-                items.append(None)
+                return Characters((), others=True)
             case "(":
-                items.append(self._group(name, depth=depth))
+                return self._group(name, depth=depth)
             case "<" | "!":
                 raise self._fail(_("Tokens such as <think> cannot be used in a grammar; write their text in quotes."))
             case character if character in _NAME:
-                items.append(self._used())
-            case _:
-                return False
-        return True
+                return self._used()
+        return None
 
     def _used(self) -> int:
         line, rule = self._line, self._id(self._name())
@@ -222,8 +255,8 @@ class _Parser:
         self._at += 1
         return rule
 
-    def _repeat(self, name: str, items: list[_Item], last: _Last) -> None:
-        """Repeats the last item in place, with the very rules that llama.cpp makes for it."""
+    def _repeat(self, name: str, items: list[_Item], last: _Last) -> tuple[int, int | None]:
+        """Repeats the last item in place, with the very rules that llama.cpp makes for it; returns how often."""
         repeated = items[last.start :]
         if not repeated:
             raise self._fail(_("There is nothing before “{character}” to repeat.").format(character=self._next))
@@ -239,6 +272,7 @@ class _Parser:
             items.append(rule)
         elif high > low:
             items.append(self._optional(name, repeated, high - low))
+        return low, high
 
     def _optional(self, name: str, repeated: list[_Item], times: int) -> int:
         """Returns a rule for "up to so many times": each holds the item and the rule before, or nothing."""
@@ -271,29 +305,33 @@ class _Parser:
         self._at = found.end()
         return low, high
 
-    def _literal(self) -> bool:
-        """Reads a text in quotes; returns whether it holds anything."""
+    def _literal(self) -> Text:
+        """Reads a text in quotes."""
         self._at += 1
-        start = self._at
+        codes = []
         while self._next != '"':
-            self._character()
+            codes.append(self._character())
         self._at += 1
-        return self._at - 1 > start
+        return Text(tuple(codes))
 
-    def _characters(self) -> None:
+    def _characters(self) -> Characters:
         """Reads a class of characters in brackets."""
         self._at += 1
-        if self._next == "^":
-            self._at += 1
+        others = self._next == "^"
+        self._at += others
         if self._next == "]":
             raise self._fail(_("A class of characters is empty."))
+        ranges = []
         while self._next != "]":
-            low = self._character()
+            low = high = self._character()
             if self._next == "-" and self._text[self._at + 1] != "]":
                 self._at += 1
-                if self._character() < low:
+                high = self._character()
+                if high < low:
                     raise self._fail(_("A range of characters runs backwards."))
+            ranges.append((low, high))
         self._at += 1
+        return Characters(tuple(ranges), others)
 
     def _character(self) -> int:
         character = self._next
