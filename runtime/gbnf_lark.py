@@ -9,10 +9,12 @@ The dialect: https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from runtime.gbnf import Characters, Rule, Term, Text
 
-_LAST = 0x10FFFF
+_HEADER = '%llguidance {"no_forcing": true}'  # a text may be spelled in other tokens than the tokenizer's own
+_FIRST, _LAST = 1, 0x10FFFF  # the zero character ends llama.cpp's texts, and nothing matches it
 _SURROGATES = (0xD800, 0xDFFF)  # no characters: UTF-8 cannot hold them
 
 Ranges = tuple[tuple[int, int], ...]
@@ -26,7 +28,7 @@ def to_lark(rules: Sequence[Rule]) -> str:
     alphabet = _Alphabet(dict.fromkeys(classes))
     names = {at: f"r{at}" for at in used} | {root: "start"}
     lines = [f"{names[at]}: {_alternatives(rules[at], names, alphabet)}" for at in used]
-    return "\n".join(["%llguidance {}", *lines, *alphabet.terminals(), ""])
+    return "\n".join([_HEADER, *lines, *alphabet.terminals(), ""])
 
 
 def _used(rules: Sequence[Rule], root: int) -> list[int]:
@@ -64,6 +66,8 @@ def _term(term: Term, names: dict[int, str], alphabet: _Alphabet) -> str:
             inner = names[rule]
     if (term.low, term.high) == (1, 1):
         return inner
+    if term.high == 0:
+        return '""'
     return f"({inner}){{{term.low},{'' if term.high is None else term.high}}}"
 
 
@@ -106,9 +110,9 @@ class _Alphabet:
     def __init__(self, classes: dict[Ranges, None]) -> None:
         edges = sorted({edge for ranges in classes for low, high in ranges for edge in (low, high + 1)} | {*_edges()})
         pieces: dict[frozenset[int], list[tuple[int, int]]] = {}
-        for low, after in zip(edges, edges[1:], strict=False):
+        for low, after in pairwise(edges):
             within = frozenset(at for at, ranges in enumerate(classes) if any(a <= low <= b for a, b in ranges))
-            if within and low != _SURROGATES[0]:
+            if within and low >= _FIRST and low != _SURROGATES[0]:
                 pieces.setdefault(within, []).append((low, after - 1))
         self._pieces = list(pieces.values())
         self._spelling = {
@@ -128,8 +132,8 @@ class _Alphabet:
             yield "NOTHING: /[^\\x{0}-\\x{10FFFF}]/"
 
 
-def _edges() -> tuple[int, int, int]:
-    return _SURROGATES[0], _SURROGATES[1] + 1, _LAST + 1
+def _edges() -> tuple[int, ...]:
+    return _FIRST, _SURROGATES[0], _SURROGATES[1] + 1, _LAST + 1
 
 
 def _escaped(code: int) -> str:

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.constraint import GrammarTooSlow, Matcher, Matchers, NotAsWritten
 from runtime.errors import UserError
 from runtime.gbnf import BadGrammar
 from runtime.grammar import check_grammar
-from runtime.json_schema import BadSchema, check_schema
 from runtime.llama.candidates import Candidates
 from runtime.llama.vocabulary import Vocabulary
 from runtime.params import SamplingParams
@@ -28,47 +28,6 @@ from runtime.text import _
 # Seconds of computing for one step of a grammar. Usual are 0.00005 s for going on and 0.0003 to 0.03 s for narrowing. A
 # grammar that reads a text in twice as many ways with each character takes 64 times as long for the next long token.
 _SLOW_ACCEPT, _SLOW_NARROW = 0.02, 3.0
-_WHITESPACE = r"[ \n\t]{1,20}"  # unbounded, small models write blanks for ever
-
-
-class GrammarTooSlow(UserError):
-    """A grammar with more and more ways to read the text so far."""
-
-    code = "grammar_too_slow"
-
-    def __init__(self) -> None:
-        super().__init__(
-            _("The grammar became too slow."),
-            _("It allows more and more ways to read the text so far. The text is kept."),
-            _("Let alternatives in the grammar begin with different characters."),
-        )
-
-
-class SchemaFailed(UserError):
-    """llguidance gave up on a schema in the middle of an answer."""
-
-    code = "schema_failed"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            _("The JSON schema is too involved to go on with."),
-            _("The text so far is kept."),
-            _("Choose a simpler schema: shorter patterns, fewer alternatives."),
-            details=reason,
-        )
-
-
-class NotAsWritten(UserError):
-    """An answer that is to be continued does not follow the grammar or the schema so far."""
-
-    code = "not_as_written"
-
-    def __init__(self) -> None:
-        super().__init__(
-            _("The answer cannot be continued under the grammar or the JSON schema."),
-            _("What is written so far does not follow it."),
-            _("Have the answer written anew, or clear the grammar and the schema."),
-        )
 
 
 class Constraint(Protocol):
@@ -91,6 +50,7 @@ class Constraints:
     def __init__(self, library: Any, vocabulary: Vocabulary) -> None:
         self._library = library
         self._vocabulary = vocabulary
+        self._matchers = Matchers(vocabulary)
 
     def make(self, params: SamplingParams, *, written: str = "", ids: Sequence[int] = ()) -> Constraint:
         """Returns what an answer is held to that goes on after `written`; `ids` are its tokens where they are known.
@@ -110,7 +70,7 @@ class Constraints:
             return GrammarConstraint(
                 self._library, self._vocabulary, params.grammar, writable=self._writable, byte_tokens=self._byte_tokens
             )
-        return SchemaConstraint(self._tokenizer, self._vocabulary.size, params.json_schema)
+        return SchemaConstraint(self._matchers.of_schema(params.json_schema))
 
     def _tokens_of(self, written: str) -> list[int]:
         ids = self._vocabulary.tokenize(written) if written else []
@@ -144,30 +104,6 @@ class Constraints:
         writable[list(self._vocabulary.control_ids)] = False
         writable[self._ends] = True
         return writable
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        import llguidance
-
-        return llguidance.LLTokenizer(
-            llguidance.TokenizerWrapper(_Tokens(self._vocabulary)),
-            # A token past the vocabulary stands for the end where the model has none: nothing is left then.
-            n_vocab=self._vocabulary.size + 1, eos_token=self._ends or [self._vocabulary.size],
-        )  # fmt: skip
-
-
-class _Tokens:
-    """The vocabulary as llguidance reads it."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
-        self.tokens: Sequence[bytes] = [*(vocabulary.raw_piece(token) for token in range(vocabulary.size)), b"<end>"]
-        self.special_token_ids = sorted(vocabulary.control_ids | {vocabulary.size})
-        self.eos_token_id = vocabulary.size
-        self.bos_token_id = None
-
-    def __call__(self, text: bytes) -> list[int]:
-        return self._vocabulary.tokenize(text.decode("utf-8", "replace"))
 
 
 class GrammarConstraint:
@@ -209,39 +145,17 @@ class GrammarConstraint:
 class SchemaConstraint:
     """A JSON schema, as llguidance's matcher."""
 
-    def __init__(self, tokenizer: Any, n_vocab: int, schema: str) -> None:
-        import llguidance
-
-        check_schema(schema)
-        self._n_vocab = n_vocab
-        schema = "{}" if schema.strip() == "true" else schema  # llguidance takes options only with objects
-        grammar = llguidance.LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": _WHITESPACE})
-        self._matcher = llguidance.LLMatcher(tokenizer, grammar, log_level=0)
-        self._mask = np.zeros((n_vocab + 1 + 31) // 32, np.uint32)
-        if not self._found_mask():
-            reason = str(self._matcher.get_error())
-            raise BadSchema(_("Nothing follows it.") if "<state>" in reason else reason)
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
 
     def narrow(self, candidates: Candidates) -> None:
-        candidates.keep(self._allowed()[candidates.rows["id"]])
+        candidates.keep(self._matcher.allowed()[candidates.rows["id"]])
 
     def accept(self, token: int) -> None:
-        if not self._matcher.consume_token(token):
-            raise SchemaFailed(str(self._matcher.get_error()))
+        self._matcher.accept(token)
 
     def close(self) -> None:
-        """Nothing to free: the matcher goes with this object."""
-
-    def _allowed(self) -> NDArray[np.bool_]:
-        """Returns for every token (V,) whether it may come now."""
-        if not self._found_mask():
-            raise SchemaFailed(str(self._matcher.get_error()))
-        return np.unpackbits(self._mask.view(np.uint8), bitorder="little")[: self._n_vocab].view(bool)
-
-    def _found_mask(self) -> bool:
-        if not self._matcher.is_error():
-            self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
-        return not self._matcher.is_error()
+        self._matcher.close()
 
 
 def _require_quick(started: float, limit: float) -> None:

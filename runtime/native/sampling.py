@@ -11,7 +11,7 @@ It runs in numpy on the processor: after top-k there are 40 numbers left, which 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from runtime import biases
 from runtime.draw_trace import CONSTRAINT, GREEDY, DrawTrace
 from runtime.logits import require_numbers
 from runtime.native import samplers
-from runtime.native.candidates import Candidates, Scores
+from runtime.native.candidates import Candidates, Scores, best_first
 from runtime.native.draws import AdaptiveP, Draw, Greedy, Mirostat1, Mirostat2, PlainDraw
 from runtime.native.dry import Breakers, Dry, breakers_of
 from runtime.native.generator import Generator
@@ -29,6 +29,7 @@ from runtime.native.penalties import Penalties
 from runtime.native.samplers import Sampler
 from runtime.params import SamplingParams
 from runtime.protocol import TokenDrawn
+from runtime.shortlist import SIZES, Shortlist
 
 
 class Vocabulary(biases.Vocabulary, Protocol):
@@ -46,8 +47,17 @@ class Vocabulary(biases.Vocabulary, Protocol):
 class Constraint(Protocol):
     """What the next token may be: a grammar or a schema, on its way through an answer."""
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether `allowed` takes less than a millisecond, whatever is allowed."""
+        ...
+
     def allowed(self) -> NDArray[np.bool_]:
         """Returns for every token (V,) whether it may come now; none may be left."""
+        ...
+
+    def allowed_of(self, ids: Iterable[int]) -> NDArray[np.bool_]:
+        """Returns for each of some tokens (n,) whether it may come now."""
         ...
 
     def accept(self, token: int) -> None:
@@ -84,6 +94,7 @@ class TokenSampler:
         self._memories = dict(self._made_memories(breakers)) if params.greedy or params.mirostat == "0" else {}
         self._filters = [] if params.greedy else list(self._made_filters(seed))
         self._draw_name, self._draw = self._made_draw(seed)
+        self._shortlist = Shortlist(params)
         self._alternatives = min(alternatives, vocabulary.size)
         self._constraint = constrain() if constrain is not None else None
         self.drawn: TokenDrawn | None = None  # how the last token was drawn, where that was asked for
@@ -129,11 +140,25 @@ class TokenSampler:
             memory.apply(scores)
         candidates = Candidates(self._ids, scores)
         if self._constraint is not None:
-            candidates.keep((self._constraint.allowed() & (scores > -math.inf)).nonzero()[0])
+            self._constrain(candidates, self._constraint)
             _note(trace, CONSTRAINT, candidates)
         elif len(self._biases[0]) and not candidates.highest > -math.inf:
             candidates.keep(slice(0))
         return candidates
+
+    def _constrain(self, candidates: Candidates, constraint: Constraint) -> None:
+        """Leaves the allowed candidates, or some of them that the filters cannot tell from all of them."""
+        candidates.keep((candidates.logits > -math.inf).nonzero()[0])
+        size = SIZES[0]
+        if not constraint.is_quick and self._shortlist.usable and not self._alternatives and size < len(candidates):
+            best = best_first(candidates.logits, size)
+            allowed = best[constraint.allowed_of(candidates.ids[best].tolist())]
+            if self._shortlist.settles(
+                candidates.logits[allowed], float(candidates.logits[best[-1]]), unseen=len(candidates) - size
+            ):
+                candidates.keep(np.sort(allowed))
+                return
+        candidates.keep(constraint.allowed()[candidates.ids].nonzero()[0])
 
     def _accept(self, token: int) -> None:
         if token not in self._vocabulary.control_ids:

@@ -12,11 +12,11 @@ import pytest
 import engines
 import tiny_gguf
 from engines import collect, raw
+from runtime.constraint import GrammarTooSlow
 from runtime.engine import Engine
 from runtime.errors import UserError
 from runtime.gbnf import BadGrammar
 from runtime.json_schema import BadSchema
-from runtime.llama import constraint
 from runtime.llama.candidates import Candidates
 from runtime.llama.constraint import Constraint, Constraints
 from runtime.llama.sampler import SamplerChain
@@ -299,6 +299,6 @@ def test_a_bad_grammar_never_reaches_native_code(tiny: Any) -> None:
 def test_a_grammar_with_ever_more_ways_to_read_a_text_is_given_up(tiny: Engine) -> None:
     # Each character doubles the ways; after a few tokens llama.cpp would compute for hours
     grammar = 'root ::= [a-z ] root "b" | [a-z ] root "c" | [a-z ]'
-    with pytest.raises(constraint.GrammarTooSlow):
+    with pytest.raises(GrammarTooSlow):
         collect(tiny, raw("Hello", grammar=grammar, temperature=1.0, max_tokens=100))
     assert collect(tiny, raw("Hello", max_tokens=2)).end.reason is FinishReason.LENGTH

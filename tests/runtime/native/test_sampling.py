@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -269,6 +269,8 @@ def test_a_bias_for_no_token_is_refused() -> None:
 class OnlyEven:
     """A constraint: even tokens only."""
 
+    is_quick = True
+
     def __init__(self, size: int) -> None:
         self.size = size
         self.accepted: list[int] = []
@@ -276,6 +278,9 @@ class OnlyEven:
 
     def allowed(self) -> np.ndarray:
         return np.arange(self.size) % 2 == 0
+
+    def allowed_of(self, ids: Iterable[int]) -> np.ndarray:
+        return np.array([token % 2 == 0 for token in ids])
 
     def accept(self, token: int) -> None:
         self.accepted.append(token)
