@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from runtime import charsmap
 from runtime.gguf_reader import GgufArray, Lie, Value
 from runtime.model_errors import clean_name
 from runtime.text import _
@@ -50,8 +51,23 @@ def check_vocabulary(metadata: Mapping[str, Value]) -> None:
     model = metadata.get("tokenizer.ggml.model")
     if model == "llama":
         _check_bytes(metadata)
+    if model == "t5":
+        _check_charsmap(metadata.get("tokenizer.ggml.precompiled_charsmap"))
     if model == "bert" and _BYTE_TOKEN in _items(metadata.get("tokenizer.ggml.token_type")):
         raise Lie(_("Its WordPiece vocabulary holds byte tokens, which cannot be."))
+
+
+def _check_charsmap(value: Value | None) -> None:
+    if value is not None and not charsmap.is_sound(_bytes_of(value)):
+        raise Lie(_("Its table of characters to normalize leads nowhere."))
+
+
+def _bytes_of(value: Value) -> bytes:
+    """Returns an array of bytes, signed or not; nothing for another value."""
+    if isinstance(value, GgufArray):
+        return value.raw_bytes() if value.item_type in ("u8", "i8") else b""
+    numbers = value if isinstance(value, tuple) else ()
+    return bytes(number & 0xFF for number in numbers if isinstance(number, int))
 
 
 def _check_bytes(metadata: Mapping[str, Value]) -> None:

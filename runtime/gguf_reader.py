@@ -63,6 +63,12 @@ class GgufArray:
         with self._cursor() as cursor:
             yield from cursor.raw_strings(self.count)
 
+    def raw_bytes(self) -> bytes:
+        """Returns an array of numbers as it is in the file. Raises `OSError`."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(self.n_bytes)
+
     @contextlib.contextmanager
     def _cursor(self) -> Iterator[Cursor]:
         try:

@@ -57,8 +57,8 @@ def write_vocabulary(
     if merges:
         writer.add_token_merges(list(merges))
     for key, value in (metadata or {}).items():
-        add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}[type(value)]
-        add(f"tokenizer.ggml.{key}", value)
+        adders = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string, bytes: writer.add_array}
+        adders[type(value)](f"tokenizer.ggml.{key}", value)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
