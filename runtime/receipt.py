@@ -8,6 +8,7 @@ Whoever reads a receipt from outside passes it through `read_receipt` and `Recei
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 from runtime.errors import UserError
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path
-from runtime.schedule import Schedule
+from runtime.schedule import LEAST_SHIFT, Schedule
 from runtime.settings import Group, changed, layered
 from runtime.text import N_, _
 
@@ -125,12 +126,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def check(self, *, n_vocab: int, context_length: int) -> None:
         """Raises `BadReceipt` where the receipt asks for what no model of this size can have done."""
-        _check_group_and_operations(self)
-        tokens = (self.prompt.ids, self.answer.ids, self.ids, self.continued)
+        _check_version_and_settings(self)
+        tokens = (self.prompt.ids, self.answer.ids, self.ids, self.continued, self.named)
         if any(not 0 <= token < n_vocab for ids in tokens for token in ids):
             raise BadReceipt("token")
-        if longest(self.prompt, self.answer) > context_length:
-            raise BadReceipt("context")
+        _check_lengths(self.prompt, self.answer, context_length)
+        self.prompt_ids()
 
     def prompt_ids(self) -> list[int]:
         """Returns the ids that the answer follows. Raises `BadReceipt`."""
@@ -149,7 +150,7 @@ def deciding(params: LoadParams) -> dict[str, Any]:
     return {name: value for name, value in changed(params).items() if name not in _NO_MATTER}
 
 
-def _check_group_and_operations(receipt: Receipt) -> None:
+def _check_version_and_settings(receipt: Receipt) -> None:
     if receipt.version > VERSION:
         raise BadReceipt("version")
     steps = (*receipt.prompt.steps, *receipt.answer.steps)
@@ -157,17 +158,22 @@ def _check_group_and_operations(receipt: Receipt) -> None:
         raise BadReceipt("steps")
     receipt.load_params.validated()
     receipt.sampling_params.validated()
-    receipt.prompt_ids()
 
 
-def longest(prompt: Schedule, answer: Schedule) -> int:
-    """Returns the most tokens that a cache holds on the way."""
-    length = most = 0
-    for schedule in (prompt, answer):
-        for operation in schedule.operations():
+def _check_lengths(prompt: Schedule, answer: Schedule, context_length: int) -> None:
+    """Looks only at how many tokens there are on the way: what is followed after that cannot take for ever."""
+    length = 0
+    try:
+        for operation in chain(prompt.operations(), answer.operations()):
+            if operation.kind == "shift" and not length <= LEAST_SHIFT * operation.taken <= LEAST_SHIFT * length:
+                raise BadReceipt("steps")
+            if operation.kind == "cut" and operation.keep > length:
+                raise BadReceipt("steps")
             length = operation.length_after(length)
-            most = max(most, length)
-    return most
+            if length > context_length:
+                raise BadReceipt("context")
+    except ValueError as error:
+        raise BadReceipt("steps", str(error)) from error
 
 
 def _group(group: type[Group], values: dict[str, Any]) -> Group:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+LEAST_SHIFT = 8  # a shift takes out at least one part in eight of the context: each has every key computed anew
 Kind = Literal["read", "draft", "cut", "shift"]
 
 

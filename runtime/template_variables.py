@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
+import msgspec
 from jinja2 import nodes
 
 from runtime.chat_template import SOURCE_LIMIT, syntax_environment
@@ -67,12 +68,21 @@ def _read(written: str) -> tuple[str, Any]:
     if name in _GIVEN:
         raise BadVariable(written, _("“{name}” is not for you to set: it comes from the conversation or the model.")
                           .format(name=name))  # fmt: skip
+    found = _value(written, value)
     try:
-        return name, json.loads(value, parse_constant=str)
+        msgspec.json.encode(found)
+    except (msgspec.MsgspecError, OverflowError, ValueError, RecursionError) as error:
+        raise BadVariable(written, _("Its value is a number or a text that cannot be passed on.")) from error
+    return name, found
+
+
+def _value(written: str, value: str) -> Any:
+    try:
+        return json.loads(value, parse_constant=str)
     except RecursionError as error:
         raise BadVariable(written, _("It is nested too deeply.")) from error
     except ValueError:
-        return name, value
+        return value
 
 
 @lru_cache(maxsize=16)

@@ -20,14 +20,13 @@ import msgspec
 from runtime.errors import UserError
 from runtime.llama import library as llama_library
 from runtime.llama.model import LlamaModel
-from runtime.schedule import EvaluationLog, Schedule
+from runtime.schedule import LEAST_SHIFT, EvaluationLog, Schedule
 from runtime.text import _
 
 _ABORTED = 2  # llama_decode: the abort callback said stop
 _NO_SLOT = 1  # llama_decode: no place for the batch in the cache
 _SEQUENCE = 0
 _MOST_EVALUATED = 8  # contexts full of tokens that a schedule may tell of, for caches whose cuts have to be remembered
-_LEAST_SHIFT = 8  # a shift takes out at least one part in eight of the context: each has every key computed anew
 
 
 class EvaluationFailed(UserError):
@@ -150,7 +149,7 @@ class TokenCache:
         later prompt makes use of it.
         """
         taken = (len(self.ids) - keep) // 2
-        if not self._model.can_shift or taken * _LEAST_SHIFT < len(self.ids):
+        if not self._model.can_shift or taken * LEAST_SHIFT < len(self.ids):
             return 0
         gone = keep + taken
         if not self._library.llama_memory_seq_rm(self._memory, _SEQUENCE, keep, gone):

@@ -214,8 +214,9 @@ class PromptBuilder:
         rendered = self._render(kept, chosen, continue_last=request.continue_last)
         prompt = self._marked(Prompt(self._ids(rendered, kept), dropped, (*chosen.notes, *rendered.notes)), chosen)
         if not request.continue_last:
-            opened = opened_by(_behind_messages(rendered.text, kept), prompt.families)
-            return replace(prompt, lead=_lead(rendered), inside=opened)
+            behind = _behind_messages(rendered.text, kept)
+            lead = min(_lead(rendered), behind, key=len)  # where no mark comes behind the last message, its end counts
+            return replace(prompt, lead=lead, inside=opened_by(behind, prompt.families))
         answer = self._known_answers.find(kept[-1].content)
         if answer is None or prompt.ids[-len(answer.ids) :] != list(answer.ids):
             return prompt

@@ -189,7 +189,9 @@ def test_values_are_json_or_text() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("written", ["a", "=1", "a b=1", "1a=1", "messages=[]", "a=" + "[" * 100_000])
+@pytest.mark.parametrize("written", [
+    "a", "=1", "a b=1", "1a=1", "messages=[]", 'a="\\ud800"', "a=" + "[" * 100_000,
+])  # fmt: skip
 def test_what_is_no_variable_is_refused_in_words(written: str) -> None:
     with pytest.raises(BadSetting) as caught:
         SamplingParams(template_vars=(written,)).validated()

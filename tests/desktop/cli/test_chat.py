@@ -179,3 +179,21 @@ def test_a_model_without_a_chat_template_is_told_how_it_can_be_used(run: Run, tm
     assert (result.code, result.out) == (2, "")
     assert "quern complete" in result.err
     assert "no chat template" in result.err
+
+
+def test_a_model_without_a_template_is_told_the_one_that_fits_its_vocabulary(run: Run, tmp_path: Path):
+    bare = tiny_gguf.write_tiny(tmp_path / "bare.gguf", chat_template=None)
+    result = run("chat", str(bare), "-p", "hi", "--context-length", "128")
+    assert result.code == 2
+    assert "--template chatml" in result.err
+    given = ("--context-length", "128", "--max-tokens", "3", "--threads", "1")
+    assert run("chat", str(bare), "-p", "hi", "--template", "chatml", *given).code == 0
+    result = run("chat", str(bare), "-p", "hi", "--template", "chatlm", *given)
+    assert (result.code, "alpaca, chatml" in result.err) == (2, True)
+
+
+def test_template_variables_reach_the_engine(run: Run, engine: FakeEngine):
+    run("chat", "starter", "-p", "hi", "--template-var", "enable_thinking=false", "--template-var", "effort=high")
+    assert engine.requests[0].sampling.template_vars == ("enable_thinking=false", "effort=high")
+    result = run("chat", "starter", "-p", "hi", "--template-var", "enable thinking")
+    assert (result.code, "enable_thinking=false" in result.err) == (2, True)

@@ -70,3 +70,15 @@ def test_a_context_beyond_training_is_told_of_unless_positions_are_stretched(
 ):
     said = run("info", str(tiny), "--context-length", "8192", *flags).out
     assert ("was trained for 4,096 tokens" in said) == warned
+
+
+def test_templates_their_variables_and_a_guess_are_listed(run: Run, tmp_path: Path):
+    source = tiny_gguf.chatml_template() + "{% if enable_thinking %}x{% endif %}"
+    switched = tiny_gguf.write_tiny(tmp_path / "switched.gguf", chat_template=source)
+    assert "enable_thinking" in run("info", str(switched)).out
+    found = json.loads(run("info", str(switched), "--json").out)
+    assert found["chat_template_variables"] == {"default": ["enable_thinking"]}
+    assert {"chatml", "raw"} <= set(found["built_in_templates"])
+    bare = tiny_gguf.write_tiny(tmp_path / "bare.gguf", chat_template=None)
+    assert "--template chatml" in run("info", str(bare)).out
+    assert json.loads(run("info", str(bare), "--json").out)["chat_template_guess"] == "chatml"
