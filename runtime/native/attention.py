@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from runtime.config import ModelConfig
-from runtime.native.linear import FusedLinear
+from runtime.native.linear import FusedLinear, Linear
 from runtime.native.masks import EVERYTHING, Mask
 from runtime.native.norm import make_norm
 from runtime.native.positions import rotate
@@ -77,11 +77,11 @@ class Attention(nn.Module):
         self.scale, self.softcap = config.score_scale, config.attention_softcap
         sizes = dict(zip("qkv", (heads * config.head_dim for heads in self.heads), strict=True))
         if kind == "cross":
-            self.q = nn.Linear(config.d_model, sizes.pop("q"), bias=config.qkv_bias)
+            self.q = Linear(config.d_model, sizes.pop("q"), bias=config.qkv_bias)
             self.kv = FusedLinear(config.d_model, sizes, bias=config.qkv_bias)
         else:
             self.qkv = FusedLinear(config.d_model, sizes, bias=config.qkv_bias)
-        self.out = nn.Linear(config.n_heads * config.head_dim, config.d_model, bias=config.out_bias)
+        self.out = Linear(config.n_heads * config.head_dim, config.d_model, bias=config.out_bias)
         self.qk_norm = config.qk_norm
         if config.qk_norm != "none":
             per_head = config.qk_norm == "head"
@@ -105,7 +105,7 @@ class Attention(nn.Module):
     def _own(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor, Mask, int]:
         """Returns queries of the new positions, keys and values of all, the mask, and the first key's position."""
         H, K, _ = self.heads
-        heads = self.qkv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H + K + K, D)
+        heads = self.qkv(x).view(*x.shape[:2], -1, self.head_dim)  # (B, T, H + K + K, D)
         v = heads[:, :, H + K :]
         if self.qk_norm != "none":
             heads = torch.cat(self._normed(heads[:, :, :H], heads[:, :, H : H + K]), dim=2)
@@ -124,7 +124,7 @@ class Attention(nn.Module):
 
     def _cross(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor, Mask, int]:
         """Returns queries of the new positions, and keys and values of the encoder's output, made once per source."""
-        q = self.q(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        q = self.q(x).view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)
         kept = step.cache.cross(self.layer) if step.cache is not None else None
         if kept is None:
             assert step.encoded is not None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from runtime.config import ModelConfig
-from runtime.native.linear import FusedLinear
+from runtime.native.linear import FusedLinear, Linear, project
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -36,8 +36,8 @@ class FeedForward(nn.Module):
             sizes = {"gate": config.d_ff, "up": config.d_ff}
             self.gate_up = FusedLinear(config.d_model, sizes, bias=config.ffn_bias)
         else:
-            self.up = nn.Linear(config.d_model, config.d_ff, bias=config.ffn_bias)
-        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
+            self.up = Linear(config.d_model, config.d_ff, bias=config.ffn_bias)
+        self.down = Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down(self._inner(x))
@@ -59,10 +59,10 @@ class ExpertLinear(nn.Module):
     def __init__(self, n_experts: int, inputs: int, parts: Mapping[str, int]) -> None:
         super().__init__()
         self.parts = {f"experts.{part}": size for part, size in parts.items()}
-        self.weight = nn.Parameter(torch.empty(n_experts, sum(parts.values()), inputs).normal_(std=inputs**-0.5))
+        self.weight = nn.Parameter(torch.empty(n_experts, sum(parts.values()), inputs))
 
     def forward(self, x: Tensor, expert: int) -> Tensor:
-        return F.linear(x, self.weight[expert])
+        return project(x, self.weight[expert])
 
 
 class MixtureOfExperts(nn.Module):
@@ -72,7 +72,7 @@ class MixtureOfExperts(nn.Module):
         super().__init__()
         self.activation = ACTIVATIONS[config.activation]
         self.n_used, self.normalize = config.n_experts_used, config.normalize_expert_weights
-        self.router = nn.Linear(config.d_model, config.n_experts, bias=False)
+        self.router = Linear(config.d_model, config.n_experts, bias=False)
         E, C, inner = config.n_experts, config.d_model, config.expert_d_ff
         self.gate_up = ExpertLinear(E, C, {"gate": inner, "up": inner})
         self.down = ExpertLinear(E, inner, {"down": C})

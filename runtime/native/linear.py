@@ -1,6 +1,7 @@
-"""Matrices that are stored as one and named as several: query, key and value; gate and up.
+"""Matrices: the product of each with a vector or many, and matrices that are stored as one and named as several.
 
-One large product is faster than three small ones. `slots` finds each part again under its own name.
+Query, key and value are one matrix, gate and up another: one large product is faster than three small ones. `slots`
+finds each part again under its own name.
 """
 
 from __future__ import annotations
@@ -8,10 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
-class FusedLinear(nn.Linear):
+def project(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Returns x Wᵀ + b: (…, inputs) → (…, outputs)."""
+    if x.numel() == weight.shape[1] and weight.dtype == torch.bfloat16 and weight.device.type == "cpu":
+        # one vector: the matrix-vector kernel reads bf16 weights 1.5 times as fast as the general one, equal to the bit
+        row = x.reshape(-1)
+        out = torch.mv(weight, row) if bias is None else torch.addmv(bias, weight, row)
+        return out.view(*x.shape[:-1], -1)
+    return F.linear(x, weight, bias)
+
+
+class Linear(nn.Linear):
+    """x Wᵀ + b."""
+
+    def reset_parameters(self) -> None:
+        """Leaves the weights without values: they are loaded."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return project(x, self.weight, self.bias)
+
+
+class FusedLinear(Linear):
     """Linear layers that read the same input, as one: its rows are those of the parts, in their order."""
 
     def __init__(self, inputs: int, parts: Mapping[str, int], *, bias: bool) -> None:

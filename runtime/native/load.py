@@ -6,6 +6,8 @@ Knows no family and no file format: the family's table says what makes what, the
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -80,11 +82,21 @@ def load_model(
 
 
 def empty_model(config: ModelConfig, *, dtype: str = "f32", device: str = "cpu") -> Transformer:
-    """Returns a model whose weights have their memory and no values yet; norms are kept in f32."""
-    with torch.device("meta"):
-        model = Transformer(config).to(DTYPES[dtype])
+    """Returns a model whose matrices have their memory and no values yet; norms are kept in f32."""
+    with _made_as(DTYPES[dtype]), torch.device(device):
+        model = Transformer(config)
     keep_norms_exact(model)
-    return model.to_empty(device=device).eval().requires_grad_(False)
+    return model.eval().requires_grad_(False)
+
+
+@contextmanager
+def _made_as(dtype: torch.dtype) -> Iterator[None]:
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def _fill(checkpoint: Checkpoint, claim: Claim, places: list[Tensor], config: ModelConfig) -> None:

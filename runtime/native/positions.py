@@ -39,7 +39,7 @@ class LearnedPositions(nn.Module):
     def __init__(self, count: int, d_model: int, offset: int = 0) -> None:
         super().__init__()
         self.offset = offset
-        self.weight = nn.Parameter(torch.empty(count + offset, d_model).normal_(std=0.02))
+        self.weight = nn.Parameter(torch.empty(count + offset, d_model))
 
     def forward(self, positions: Tensor) -> Tensor:
         return nn.functional.embedding(positions + self.offset, self.weight)
@@ -120,7 +120,7 @@ class RelativeBias(nn.Module):
         self.both_ways = both_ways
         self.n_buckets = config.relative_buckets
         self.max_distance = config.relative_max_distance
-        self.weight = nn.Parameter(torch.empty(config.relative_buckets, config.n_heads).normal_(std=0.02))
+        self.weight = nn.Parameter(torch.empty(config.relative_buckets, config.n_heads))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Returns the bias (1, H, T, S) between query positions (T) and key positions (S)."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from runtime.config import ModelConfig, Rope
 from runtime.native.block import Block
-from runtime.native.linear import Slot, slots
+from runtime.native.linear import Linear, Slot, project, slots
 from runtime.native.masks import Mask, Masks
 from runtime.native.norm import make_norm
 from runtime.native.positions import (
@@ -71,7 +70,7 @@ def _score_bias(config: ModelConfig, *, both_ways: bool) -> nn.Module | None:
 
 
 class Transformer(nn.Module):
-    """A model of any of the three forms.
+    """A model of any of the three forms. Its matrices have no values until they are loaded.
 
     `planned_length` is how long the text may become, for scalings of RoPE that depend on it: an engine that sets it
     gets the same frequencies for a short beginning as for the whole; 0 goes by what has been read.
@@ -81,12 +80,12 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.planned_length = 0
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.token_types = nn.Embedding(config.n_token_types, config.d_model) if config.n_token_types else None
+        self.embedding = _table(config.vocab_size, config.d_model)
+        self.token_types = _table(config.n_token_types, config.d_model) if config.n_token_types else None
         encoder_layers = config.n_layers if config.form == "encoder" else config.n_encoder_layers
         self.encoder = Stack(config, "encoder", encoder_layers) if config.form != "decoder" else None
         self.decoder = Stack(config, "self", config.n_layers) if config.form != "encoder" else None
-        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.head = None if config.tied else Linear(config.d_model, config.vocab_size, bias=False)
         self.head_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.head_bias else None
         self._tables = {rope: RotaryTable(rope, config.head_dim) for rope in _ropes(config)}
 
@@ -139,7 +138,7 @@ class Transformer(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Returns f32 logits (…, V) of states (…, C) that have passed the last norm."""
-        scores = self.head(x) if self.head is not None else F.linear(x, self.embedding.weight)
+        scores = self.head(x) if self.head is not None else project(x, self.embedding.weight)
         logits: Tensor = scores.float()
         if self.head_bias is not None:
             logits = logits + self.head_bias
@@ -171,6 +170,10 @@ class Transformer(nn.Module):
             for rope, table in self._tables.items()
         }
         return turns, positions
+
+
+def _table(rows: int, columns: int) -> nn.Embedding:
+    return nn.Embedding(rows, columns, _weight=torch.empty(rows, columns))
 
 
 def _for_heads(cos_sin: CosSin) -> CosSin:

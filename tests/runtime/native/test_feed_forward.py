@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from runtime.config import Activation, ModelConfig
 from runtime.native.feed_forward import FeedForward, MixtureOfExperts, make_feed_forward
+from runtime.native.linear import Linear
 from runtime.native.norm import LayerNorm, RMSNorm, keep_norms_exact, make_norm
 
 FUNCTIONS = {
@@ -25,13 +28,24 @@ def config(**more: object) -> ModelConfig:
     return ModelConfig(family="test", **sizes | more)  # type: ignore[arg-type]
 
 
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def filled(module: Module) -> Module:
+    """Gives a module random weights."""
+    torch.manual_seed(0)
+    for parameter in module.requires_grad_(False).parameters():
+        parameter.normal_(std=0.5)
+    return module
+
+
 def states(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("activation", FUNCTIONS)
 def test_the_plain_kind(activation: Activation) -> None:
-    part = FeedForward(config(activation=activation, gated=False, ffn_bias=True))
+    part = filled(FeedForward(config(activation=activation, gated=False, ffn_bias=True)))
     x = states(2, 3, 6)
 
     inner = FUNCTIONS[activation](x @ part.up.weight.T + part.up.bias)
@@ -41,7 +55,7 @@ def test_the_plain_kind(activation: Activation) -> None:
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"], ids=["SwiGLU", "GeGLU"])
 def test_the_gated_kind(activation: Activation) -> None:
-    part = FeedForward(config(activation=activation))
+    part = filled(FeedForward(config(activation=activation)))
     gate, up = part.gate_up.weight[:8], part.gate_up.weight[8:]
     x = states(2, 3, 6)
 
@@ -51,7 +65,8 @@ def test_the_gated_kind(activation: Activation) -> None:
 @pytest.mark.parametrize("normalize", [True, False])
 def test_experts_are_weighed_by_the_router(normalize: bool) -> None:
     """Against all experts at once, with the weights of those not chosen set to 0."""
-    part = MixtureOfExperts(config(n_experts=5, n_experts_used=2, expert_d_ff=4, normalize_expert_weights=normalize))
+    sizes = {"n_experts": 5, "n_experts_used": 2, "expert_d_ff": 4}
+    part = filled(MixtureOfExperts(config(**sizes, normalize_expert_weights=normalize)))
     x = states(2, 3, 6)
     likely = (x @ part.router.weight.T).softmax(dim=-1)
     weights = likely * (likely >= likely.topk(2, dim=-1).values[..., -1:])
@@ -103,3 +118,13 @@ def test_norms_stay_exact_in_a_model_of_16_bits(kind: type[RMSNorm]) -> None:
 
     assert norm(x.bfloat16()).dtype == torch.bfloat16
     torch.testing.assert_close(norm(x), x.sign() * 1.003, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_one_vector_of_16_bits_gets_the_product_that_many_get(biased: bool) -> None:
+    """The kernel for one vector is another one; its sums are the same."""
+    layer = filled(Linear(600, 70, bias=biased)).bfloat16()
+    x = states(1, 1, 600).bfloat16()
+
+    torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias), atol=0.2, rtol=0)
+    assert layer(x).shape == (1, 1, 70)

@@ -46,6 +46,7 @@ def test_sinusoidal_positions_are_those_of_the_paper() -> None:
 
 def test_learned_positions_leave_rows_free_before_the_first() -> None:
     positions = LearnedPositions(4, 3, offset=2)
+    torch.nn.init.normal_(positions.weight)
 
     assert positions(torch.tensor([0, 1])).tolist() == positions.weight[2:4].tolist()
 
