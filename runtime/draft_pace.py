@@ -33,6 +33,8 @@ _PRIOR_WEIGHT = 2.0  # guesses that a drafter's own word counts for
 _UNSEEN_SLOPE = 0.25  # plain steps for a further token in a batch, before one was measured
 _UNSEEN_READING = 0.25  # plain steps for a token that a drafter reads, before any was
 _SMOOTHING = 0.2
+_LEAST_GAIN = -0.2  # from here a trial that wins a step is enough to go on
+_TRIAL_PRICE = 1.0
 
 
 class DraftPace:
@@ -50,11 +52,15 @@ class DraftPace:
         self._guessing, self._reading = _Typical(), _Typical()  # seconds a token
         self._credit = _FIRST_CREDIT
         self._gain = 1.0  # plain steps that a draft won lately, its making included
+        self._saved = 0.0  # plain steps that a drafter which costs something may take for a trial
         self._since_plain = 0
         self._drafted, self._spent, self._asked = 0, 0.0, False
 
     def asks(self, behind: int) -> bool:
-        """Whether to make guesses at all, for which the drafter has to read the tokens that it is `behind`."""
+        """Whether to make guesses at all, for which the drafter has to read the tokens that it is `behind`.
+
+        Where guesses have not paid lately, a trial is due when plain steps have saved up its price, reading included.
+        """
         if self._free:
             return True
         if not self._ready():
@@ -62,13 +68,16 @@ class DraftPace:
         if self._gain > 0:
             return True
         per_token = self._reading.value / self._plain if self._reading.value else _UNSEEN_READING
-        return self._credit >= max(_MOST_CREDIT, behind * per_token)
+        if self._saved < _TRIAL_PRICE + behind * per_token:
+            return False
+        self._saved = 0.0
+        return True
 
     def caught_up(self, n_tokens: int, seconds: float) -> None:
-        """Hears what it took the drafter to read; that is an investment while drafts win, and else a trial's price."""
+        """Hears what it took the drafter to read: a draft's cost, or what it missed, which is paid for by then."""
         if n_tokens >= _FEW:
             self._reading.add(seconds / n_tokens)
-        if self._gain <= 0 or n_tokens < _FEW:
+        else:
             self._spent += seconds
 
     def choose(self, guesses: Iterator[Guess], *, most: int) -> tuple[list[Guess], int]:
@@ -119,10 +128,11 @@ class DraftPace:
             return
         if self._drafted or self._asked:
             won = 1 + accepted - self._spent / self._plain
-            self._gain += _SMOOTHING * (won - self._gain)
+            self._gain = max(self._gain + _SMOOTHING * (won - self._gain), _LEAST_GAIN)
             self._credit = min(self._credit + won, _MOST_CREDIT)
         elif self._spent:
             self._credit = min(self._credit + _EARNED, _MOST_CREDIT)
+            self._saved += _EARNED
         self._drafted, self._spent, self._asked = 0, 0.0, False
 
     @property

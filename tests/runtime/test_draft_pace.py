@@ -128,26 +128,30 @@ def test_reading_a_long_prompt_is_no_mere_trial() -> None:
     assert not machine.pace.asks(100_000)
 
 
-def test_what_reading_for_a_trial_took_is_its_price() -> None:
-    machine = Machine(slope=0.2, hit_rate=lambda _: 0.0, guess_seconds=0.001)
+def test_a_trial_waits_until_plain_steps_have_paid_for_what_it_has_to_read() -> None:
+    machine = Machine(slope=0.2, hit_rate=lambda _: 0.0, guess_seconds=0.001, prompt=100)
     machine.write(600)
-    while not machine.pace.asks(0):
-        machine.write(1)
 
-    machine.pace.caught_up(100, 5 * PLAIN)
-    machine.pace.choose(iter(()), most=4)
-    machine.pace.evaluated(0, PLAIN)
-    machine.pace.settle(0)
-
-    def plain_steps_until_the_next_trial() -> int:
-        for step in range(1000):
-            if machine.pace.asks(0):
+    def plain_steps_until_a_trial(behind: int) -> int:
+        for step in range(100_000):
+            if machine.pace.asks(behind):
                 return step
             machine.pace.evaluated(0, PLAIN)
             machine.pace.settle(0)
-        return 1000
+        raise AssertionError("no trial")
 
-    assert plain_steps_until_the_next_trial() > 200
+    plain_steps_until_a_trial(0)
+    assert 45 <= plain_steps_until_a_trial(0) <= 55  # a plain step for the trial, at two in a hundred
+    assert 800 <= plain_steps_until_a_trial(600) <= 850  # 600 tokens take as long to read as 15 plain steps
+
+
+def test_a_draft_model_is_used_again_when_its_guesses_come_true_again() -> None:
+    machine = Machine(
+        slope=0.1, hit_rate=lambda tokens: 0.9 if tokens > 500 else 0.0, guess_seconds=0.0005, prompt=200
+    )
+    assert machine.write(500) >= 0.93  # the prompt was read by the draft model, too
+    machine.write(500)
+    assert machine.write(500) > 2.0
 
 
 def test_drafts_come_back_when_checking_them_becomes_cheap() -> None:
