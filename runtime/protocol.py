@@ -82,6 +82,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     threads: int = 0
     devices: tuple[str, ...] = ()
     has_template: bool = False
+    adapters: tuple[str, ...] = ()  # those that act, each with its scale, as "style.gguf × 0.5"
     reads_source: bool = False  # it turns a source text into a target, and holds no conversation
     templates: tuple[str, ...] = ()  # names of the model's own chat templates
     template_guess: str = ""  # where it has none: the format of ours that its vocabulary was made for

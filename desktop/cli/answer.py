@@ -186,11 +186,14 @@ def trimmed_words(dropped: Sequence[int]) -> str:
 
 
 def loaded_words(info: EngineInfo) -> str:
-    """Returns what was loaded, on one line."""
-    return _("{name} · engine {engine} · {context} tokens of context · {threads} threads · {seconds:.1f} s").format(
+    """Returns what was loaded, on one line, and the adapters that act on it on another."""
+    loaded = _("{name} · engine {engine} · {context} tokens of context · {threads} threads · {seconds:.1f} s").format(
         name=harmless(info.name or info.path), engine=info.engine, context=f"{info.context_length:,}",
         threads=info.threads, seconds=info.load_seconds,
     )  # fmt: skip
+    if not info.adapters:
+        return loaded
+    return "\n".join((loaded, _("Adapters: {names}").format(names=", ".join(info.adapters))))
 
 
 def finished_words(finished: Finished) -> str:

@@ -43,24 +43,25 @@ class LlamaEmbedder:
         self._limit = params.context_length or DEFAULT_CONTEXT
 
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
-        return embed(self._model, request, stop, limit=self._limit)
+        return embed(self._model, request, stop, limit=self._limit, notes=self._model.notes)
 
     def close(self) -> None:
         self._model.close()
 
 
 def embed(
-    model: LlamaModel, request: EmbedRequest, stop: StopFlag, *, limit: int
+    model: LlamaModel, request: EmbedRequest, stop: StopFlag, *, limit: int, notes: Sequence[str] = ()
 ) -> Iterator[ReadProgress | Embedded]:
     """Yields progress, and `Embedded` last. A text has at most `limit` tokens, and what the model was trained for.
 
+    `notes` about the model come before those about the texts.
     Raises `NothingToEmbed`, `TextTooLong`, `NoRoomForContext`, `ReadingStopped`, `ReadingFailed`, `InvalidNumbers`.
     """
     limit = min(limit, model.trained_context or limit)  # past a table of positions, llama.cpp ends the process
-    texts, notes = _token_lists(model, request, limit)
+    texts, cuts = _token_lists(model, request, limit)
     pooling = pooling_of(model) if request.pooling == "auto" else request.pooling
     if not texts:
-        yield Embedded(vectors=(), tokens=(), pooling=pooling)
+        yield Embedded(vectors=(), tokens=(), pooling=pooling, notes=tuple(notes))
         return
     vectors: list[Vector] = []
     done, total = 0, sum(map(len, texts))
@@ -72,7 +73,7 @@ def embed(
             yield ReadProgress(done=done, total=total)
     finish = normalized if request.normalize else checked
     yield Embedded(
-        vectors=tuple(map(finish, vectors)), tokens=tuple(map(len, texts)), pooling=pooling, notes=tuple(notes)
+        vectors=tuple(map(finish, vectors)), tokens=tuple(map(len, texts)), pooling=pooling, notes=(*notes, *cuts)
     )
 
 

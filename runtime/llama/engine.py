@@ -476,6 +476,7 @@ def _info_of(
         threads=threads,
         devices=llama_library.device_names(),
         has_template=bool(model.template_names()),
+        adapters=model.adapters.words,
         reads_source=model.reads_source,
         templates=tuple(map(clean_name, model.template_names())),
         template_guess="" if model.template_names() else chat_formats.guess(model.vocabulary.is_token),

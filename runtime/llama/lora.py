@@ -11,6 +11,7 @@ from typing import Any
 from runtime.errors import UserError
 from runtime.llama import library as llama_library
 from runtime.lora_files import LoraAdapter
+from runtime.model_errors import clean_name
 from runtime.places import shown_path
 from runtime.text import _
 
@@ -39,6 +40,12 @@ class LoadedAdapters:
         self.active = tuple(adapter for adapter in adapters if adapter.scale)
         self._library = library
         self._handles = [self._loaded(model, adapter) for adapter in self.active]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Each adapter with its scale, to be shown."""
+        names = (clean_name(shown_path(Path(adapter.path.name))) for adapter in self.active)
+        return tuple(f"{name} × {adapter.scale:g}" for name, adapter in zip(names, self.active, strict=True))
 
     def apply(self, context: Any) -> None:
         """Makes a context compute with the adapters."""

@@ -90,6 +90,8 @@ def test_what_is_no_adapter_is_refused(
         (pair(np.ones((4, 128), np.float32), GOOD[1]), "128 × 4"),
         (pair(GOOD[0], np.ones((128, 4), np.float32)), "4 × 128"),
         (pair(GOOD[0], np.ones((256, 8), np.float32)), "8 × 256"),
+        (pair(np.ones((2, 4, 256), np.float32), GOOD[1]), "256 × 4 × 2"),
+        (pair(GOOD[0], np.ones((2, 256, 4), np.float32)), "4 × 256 × 2"),
         (pair(np.ones((2, 4, 256), np.float32), np.ones((2, 256, 4), np.float32)), "256 × 4 × 2"),
         (pair(*GOOD, name="blk.9.attn_q.weight"), "blk.9"),
         (pair(np.ones((4, 256), np.float32), np.ones((1, 4), np.float32), name="output_norm.weight"), "output_norm"),

@@ -51,6 +51,12 @@ def close(found: Sequence[Sequence[float]], expected: Sequence[np.ndarray], tole
     return bool(np.abs(np.array(found) - np.array(expected)).max() < tolerance)
 
 
+def test_what_was_corrected_while_loading_is_told_with_the_vectors(bert: TinyBert) -> None:
+    *_, last = opened(bert.path, gpu_layers=3).embed(EmbedRequest(texts=("the miller",)), StopFlag())
+    assert isinstance(last, Embedded)
+    assert "no graphics card" in last.notes[0]
+
+
 # --- BERT -------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.llama.embedding import LlamaEmbedder
 from runtime.params import LoadParams
+from runtime.places import spelled_path
 from runtime.reading import Embedded, EmbedRequest
 from tiny_lora import TinyLora
 
@@ -111,6 +113,14 @@ def test_vectors_are_made_with_the_adapter(base: Path, style: TinyLora, tmp_path
 def test_the_adapters_memory_is_counted(base: Path, style: TinyLora) -> None:
     with_adapter, without = (engines.load(base, lora=lora).info.memory_bytes for lora in ((str(style.path),), ()))
     assert with_adapter - without == pytest.approx(style.path.stat().st_size, abs=10_000)
+
+
+def test_the_adapters_that_act_are_told(base: Path, tmp_path: Path) -> None:
+    odd = tiny_lora.write_lora(tmp_path / "Ünï 模型　🦙 'q\" %d.gguf").path
+    raw_name = tmp_path / os.fsdecode(b"\xff.gguf")
+    raw_name.write_bytes(odd.read_bytes())
+    info = engines.load(base, lora=(f"{odd}=0.5", spelled_path(f"{raw_name}=-2"), f"{odd}=0")).info
+    assert info.adapters == ("Ünï 模型 🦙 'q\" %d.gguf × 0.5", "\ufffd.gguf × -2")
 
 
 def test_an_adapter_that_was_replaced_after_the_check_is_an_error_in_words(

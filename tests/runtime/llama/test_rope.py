@@ -173,16 +173,16 @@ def test_a_table_of_positions_ends_the_context_and_settings_for_rope_are_said_to
 
 @pytest.mark.parametrize(
     "change",
-    [{"rope_factor": 2.0}, {"rope_scaling": "yarn", "rope_factor": 4.0}, {"rope_base": 1e6},
-     {"rope_scaling": "yarn", "rope_factor": 2.0, "yarn_original_context": 512}],
+    [{"rope_scaling": "linear"}, {"rope_factor": 4.0}, {"rope_base": 1e6}, {"yarn_original_context": 512},
+     {"yarn_ext_factor": 0.5}, {"yarn_beta_fast": 8.0}, {"yarn_beta_slow": 4.0}],
 )  # fmt: skip
 def test_a_state_with_other_positions_is_refused(plain: Path, tmp_path: Path, change: dict[str, object]) -> None:
-    first = engines.load(plain, rope_scaling="yarn", rope_factor=2.0)
+    yarn: dict[str, object] = {"rope_scaling": "yarn", "rope_factor": 2.0}
+    first = engines.load(plain, **yarn)
     collect(first, chat("Tell me of mills.", max_tokens=4))
     saved = first.save_state(tmp_path / "chat.state")
-    same = engines.load(plain, rope_scaling="yarn", rope_factor=2.0)
-    assert same.load_state(tmp_path / "chat.state").tokens == saved.tokens > 0
-    assert "other settings" in engines.load(plain, **change).load_state(tmp_path / "chat.state").note
+    assert engines.load(plain, **yarn).load_state(tmp_path / "chat.state").tokens == saved.tokens > 0
+    assert "other settings" in engines.load(plain, **{**yarn, **change}).load_state(tmp_path / "chat.state").note
 
 
 def test_a_state_is_refused_where_the_context_takes_the_other_set_of_position_factors(tmp_path: Path) -> None:
