@@ -13,7 +13,6 @@ from typing import Any, Literal, Self
 
 from runtime import devices, packed
 from runtime.config_files import read_config
-from runtime.config_layout import settled
 from runtime.folder_checkpoint import NoConfig, open_folder
 from runtime.gguf_checkpoint import GgufTensors
 from runtime.gguf_header import read_header
@@ -29,8 +28,8 @@ Kind = Literal["folder", "gguf"]
 class Checkpoint:
     """A model's weights and what its files say about it.
 
-    `config` is config.json with the keys of old and new layouts alike (`runtime/config_layout.py`), {} for GGUF;
-    `metadata` holds a GGUF file's keys, {} for folders. `notes` are sentences about what was passed over or mended.
+    `config` is what config.json says, {} for GGUF; nothing that it names is imported or fetched. `metadata` holds a
+    GGUF file's keys, {} for folders. `notes` are sentences about what was passed over or mended.
     """
 
     def __init__(
@@ -113,6 +112,6 @@ def _open_folder(folder: Path) -> Checkpoint:
         raise NoConfig(folder)
     quantization = packed.quantization_of(stored) or read_config(folder / "quantize_config.json")
     return Checkpoint(
-        folder, "folder", packed.joined(folder, tensors, quantization), config=settled(stored),
+        folder, "folder", packed.joined(folder, tensors, quantization), config=stored,
         generation_config=read_config(folder / "generation_config.json"), notes=notes,
     )  # fmt: skip

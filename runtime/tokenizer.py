@@ -107,7 +107,9 @@ class FolderTokenizer:
         self._lock = threading.Lock()
         self._named = files.named
         self._settings = files.config
-        self._sources = (config or {}, generation_config or {})
+        said = config or {}
+        text = said.get("text_config")  # of a model that also sees or hears
+        self._sources = (said, text if isinstance(text, Mapping) else {}, generation_config or {})
         self._added = self._inner.get_added_tokens_decoder()
         self._to_bytes = decoder_of(self._inner)
         self._bytes: dict[int, bytes] = {}

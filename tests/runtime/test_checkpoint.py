@@ -21,7 +21,6 @@ from safetensors.torch import save_file as save_torch
 
 import tiny_gguf
 from runtime.checkpoint import Checkpoint, open_checkpoint
-from runtime.config_layout import settled
 from runtime.errors import UserError
 from runtime.folder_checkpoint import AdapterNotModel, NoConfig, NoWeights, ShardMissing
 from runtime.model_errors import DamagedModel, ModelMissing, ModelUnreadable, UnsupportedModel
@@ -460,30 +459,6 @@ def test_a_broken_config_is_refused_with_the_line(tmp_path: Path) -> None:
 
     with pytest.raises(DamagedModel, match="line 2"):
         open_checkpoint(tmp_path)
-
-
-@pytest.mark.parametrize(("config", "expected"), [
-    ({"rope_theta": 5.0, "rope_scaling": None}, {"rope_theta": 5.0, "rope_scaling": None}),
-    ({"rope_scaling": {"type": "linear", "factor": 4}}, {"rope_scaling": {"rope_type": "linear", "factor": 4}}),
-    ({"rope_scaling": {"type": "su", "short_factor": [1]}}, {"rope_scaling": {"rope_type": "longrope"}}),
-    ({"rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}, {"rope_theta": 5.0, "rope_scaling": None}),
-    ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 5.0, "factor": 4}},
-     {"rope_theta": 5.0, "rope_scaling": {"rope_type": "yarn", "factor": 4}}),
-    ({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8, "rope_theta": 1e6},
-                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}},
-     {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 8}}),
-    ({"dtype": "bfloat16"}, {"torch_dtype": "bfloat16"}),
-    ({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 8}},
-     {"hidden_size": 8, "model_type": "gemma3_text", "text_config": {"model_type": "gemma3_text", "hidden_size": 8}}),
-])  # fmt: skip
-def test_old_and_new_configs_are_read_alike(config: dict[str, Any], expected: dict[str, Any]) -> None:
-    whole = settled(config)
-
-    for key, value in expected.items():
-        if isinstance(value, dict):
-            assert value.items() <= whole[key].items()
-        else:
-            assert whole[key] == value
 
 
 # --- GGUF -------------------------------------------------------------------------------------------------------

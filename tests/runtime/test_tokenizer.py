@@ -217,11 +217,12 @@ def test_berts_marks_are_around_a_whole_text(folder: Callable[[str], Path]) -> N
 
 def test_every_source_of_end_marks_counts(folder: Callable[[str], Path]) -> None:
     tokenizer = FolderTokenizer(
-        folder("byte-level"), config={"eos_token_id": 3}, generation_config={"eos_token_id": [4, 5]}
-    )
+        folder("byte-level"), config={"eos_token_id": 3, "text_config": {"eos_token_id": 6}},
+        generation_config={"eos_token_id": [4, 5]},
+    )  # fmt: skip
     marks = tokenizer.control_tokens
 
-    assert tokenizer.stop_ids == {3, 4, 5, marks["</s>"], marks["<|im_end|>"]}
+    assert tokenizer.stop_ids == {3, 4, 5, 6, marks["</s>"], marks["<|im_end|>"]}
     assert tokenizer.ends_answer(marks["<|im_end|>"])
     assert not tokenizer.ends_answer(marks["<|im_start|>"])
 

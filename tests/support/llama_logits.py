@@ -6,7 +6,7 @@ Knows its C functions only through runtime/llama/library.py. Everything is in f3
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,17 @@ from typing import Any
 import numpy as np
 
 from runtime.llama.library import load_library
+from runtime.llama.lora import LoadedAdapters
+from runtime.lora_files import LoraAdapter
 
 _F32, _OFF = 0, 0
 
 
-def llama_logits(path: Path, ids: Sequence[int], *, n_ctx: int = 512) -> np.ndarray:
-    """Returns the logits (T, V) after each of the ids, read whole from an empty cache."""
-    with _opened(path, n_ctx) as (library, model, context):
+def llama_logits(
+    path: Path, ids: Sequence[int], *, n_ctx: int = 512, adapters: Mapping[Path, float] | None = None
+) -> np.ndarray:
+    """Returns the logits (T, V) after each of the ids, read whole from an empty cache, with LoRA adapters by scale."""
+    with _opened(path, n_ctx, adapters or {}) as (library, model, context):
         batch = library.llama_batch_init(len(ids), 0, 1)
         try:
             batch.n_tokens = len(ids)
@@ -36,12 +40,14 @@ def llama_logits(path: Path, ids: Sequence[int], *, n_ctx: int = 512) -> np.ndar
 
 
 @contextmanager
-def _opened(path: Path, n_ctx: int) -> Iterator[tuple[Any, Any, Any]]:
+def _opened(path: Path, n_ctx: int, adapters: Mapping[Path, float]) -> Iterator[tuple[Any, Any, Any]]:
     library = load_library()
     wanted = library.llama_model_default_params()
     wanted.n_gpu_layers = 0
     model = library.llama_model_load_from_file(os.fsencode(path), wanted)
     assert model, f"llama.cpp refuses {path.name}"
+    checked = [LoraAdapter(file, scale, 0, (0, 0)) for file, scale in adapters.items()]
+    loaded = LoadedAdapters(library, model, checked)
     params = library.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = n_ctx
     params.type_k = params.type_v = _F32
@@ -50,6 +56,7 @@ def _opened(path: Path, n_ctx: int) -> Iterator[tuple[Any, Any, Any]]:
     context = library.llama_init_from_model(model, params)
     try:
         assert context, f"llama.cpp makes no context for {path.name}"
+        loaded.apply(context)
         yield library, model, context
     finally:
         if context:
