@@ -26,7 +26,7 @@ from runtime.text import _
 _ABORTED = 2  # llama_decode: the abort callback said stop
 _NO_SLOT = 1  # llama_decode: no place for the batch in the cache
 _SEQUENCE = 0
-_MOST_EVALUATED = 8  # contexts full of tokens that a schedule may tell of, for caches whose cuts have to be remembered
+_MOST_EVALUATED = 32  # contexts full of tokens that a schedule may tell of, for caches whose cuts have to be remembered
 
 
 class EvaluationFailed(UserError):
@@ -100,7 +100,8 @@ class TokenCache:
         Returns how many tokens are kept (fewer than the prompt has) and, where more were equal but could not be
         kept, the reason in words.
         """
-        if self._log.evaluated > _MOST_EVALUATED * self._model.context_length:
+        remembers_cuts = not self._model.keeps_everything
+        if remembers_cuts and self._log.evaluated > _MOST_EVALUATED * self._model.context_length:
             self.clear()
             return 0, _("So much was taken back that the conversation was read again.")
         common = common_prefix(self.ids, prompt)

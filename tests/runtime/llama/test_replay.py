@@ -162,6 +162,22 @@ def test_guesses_that_were_checked_together_are_made_again(models: Callable[[str
     assert (again.tokens, again.difference) == (7, None)
 
 
+def test_a_windowed_model_that_took_back_very_much_begins_anew_and_is_made_again(
+    models: Callable[[str], Path],
+) -> None:
+    engine = engines.load(models("windowed"), context_length=48, micro_batch=8, batch=8)
+    notes, receipts = set(), []
+    for seed in range(90):
+        answer = collect(engine, asked(chat("Mills?", max_tokens=20, temperature=1.0, seed=seed)))
+        notes.add(answer.end.usage.reuse_note)
+        receipts.append(answer.end.receipt)
+    assert any("So much was taken back" in note for note in notes)
+    assert max(len(receipt.prompt.ids) for receipt in receipts) < 34 * 48
+    again = engines.load(models("windowed"), context_length=48, micro_batch=8, batch=8)
+    for receipt in receipts[::30]:
+        assert replayed(again, receipt, anyway=True).difference is None
+
+
 def test_an_answer_written_with_guesses_is_made_again_without_guessing(models: Callable[[str], Path]) -> None:
     engine = engines.load(models("Q8_0"), speculation="ngram", ngram_size=1)
     said = "The mill turned and the mill turned and the mill turned and "
