@@ -49,6 +49,7 @@ def test_marks_that_the_vocabulary_lacks_are_told_with_the_answer(tmp_path: Path
     assert "<start_of_turn>" in note
 
 
+@pytest.mark.shows("template")
 def test_another_template_of_the_file_and_one_from_a_file_can_be_chosen(tmp_path: Path) -> None:
     engine = scripted(tmp_path, metadata={"tokenizer.chat_template.short": "S:{{ messages[-1].content }}"})
     assert engine.info.templates == ("default", "short")
@@ -82,6 +83,7 @@ def test_raw_reads_an_answer_again_from_the_cache(tmp_path: Path) -> None:
     assert again.end.usage.cached_tokens == answer.end.usage.prompt_tokens + 1
 
 
+@pytest.mark.shows("template_vars")
 def test_variables_reach_the_template_and_unknown_ones_are_told(tmp_path: Path) -> None:
     engine = scripted(tmp_path, b"Hm", b"</think>", b"Yes", chat_template=SWITCHED)
     answer = collect(engine, chat("Hi", template_vars=("think=true", "colour=red")))
