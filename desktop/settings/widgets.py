@@ -27,6 +27,7 @@ _REACH: dict[str, float] = {
     "dry_window": 1024, "top_n_sigma": 5, "dynatemp_range": 2, "dynatemp_exponent": 4, "mirostat_tau": 10,
     "context_length": 32_768, "threads": os.cpu_count() or 1, "prompt_threads": os.cpu_count() or 1,
     "batch": 4096, "micro_batch": 2048, "gpu_layers": 100, "experts_on_cpu": 100, "rope_factor": 32,
+    "draft_tokens": 64,
     "yarn_original_context": 131_072, "yarn_beta_fast": 64, "yarn_beta_slow": 16,
 }  # fmt: skip
 _TOO_FINE = 2000

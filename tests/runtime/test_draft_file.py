@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tiny_gguf
+import tiny_t5
 from runtime.draft_file import draft_header, draft_params
 from runtime.errors import UserError
 from runtime.params import LoadParams
@@ -42,6 +43,13 @@ def test_where_none_is_named_that_is_said() -> None:
     with pytest.raises(UserError) as refused:
         draft_header(LoadParams(speculation="draft"))
     assert refused.value.code == "no_draft_model"
+
+
+def test_a_model_that_turns_one_text_into_another_is_refused(tmp_path: Path) -> None:
+    tiny_t5.write_tiny_t5(tmp_path / "t5.gguf")
+    with pytest.raises(UserError, match="cannot guess how one goes on") as refused:
+        draft_header(LoadParams(speculation="draft", draft_model=str(tmp_path / "t5.gguf")))
+    assert refused.value.code == "unsupported_model"
 
 
 def test_a_draft_is_loaded_like_the_model_but_for_what_changes_the_model_itself() -> None:
