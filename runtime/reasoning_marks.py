@@ -31,7 +31,7 @@ class Marks:
 
 FAMILIES = (
     Marks("<think>", "</think>"),  # DeepSeek, Qwen, GLM, MiniMax, Nemotron, SmolLM3 and many more
-    Marks("<think>", "</think>", silent=("<response>", "</response>"), evidence="<response>"),  # Granite 3.3
+    Marks("<think>", "</think>", silent=("<response>", "</response>"), evidence="<response></response>"),  # Granite 3.3
     Marks("[THINK]", "[/THINK]"),  # Mistral
     Marks("<seed:think>", "</seed:think>"),
     Marks("<mm:think>", "</mm:think>"),  # MiniMax M3

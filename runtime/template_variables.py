@@ -24,9 +24,9 @@ MAX_VARIABLES = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What is not the person's to set: it is the conversation itself, or comes with every template.
 _GIVEN = frozenset({
-    "messages", "add_generation_prompt", "bos_token", "eos_token", "tools", "documents", "strftime_now",
-    "raise_exception", "namespace", "dict", "range", "lipsum", "cycler", "joiner", "loop", "self", "caller", "varargs",
-    "kwargs",
+    "messages", "add_generation_prompt", "continue_final_message", "bos_token", "eos_token", "tools", "documents",
+    "strftime_now", "raise_exception", "namespace", "dict", "range", "lipsum", "cycler", "joiner", "loop", "self",
+    "caller", "varargs", "kwargs",
 })  # fmt: skip
 
 
@@ -91,8 +91,9 @@ def variables_of(source: str) -> tuple[str, ...]:
     if len(source) > SOURCE_LIMIT:
         return ()
     try:
-        walk = _Walk()
-        walk.visit(syntax_environment().parse(source))
+        template = syntax_environment().parse(source)
+        walk = _Walk(macros=[macro.name for macro in template.find_all(nodes.Macro)])
+        walk.visit(template)
     except (jinja2.TemplateError, RecursionError, ValueError):
         return ()
     return tuple(sorted(walk.read - _GIVEN))
@@ -101,9 +102,10 @@ def variables_of(source: str) -> tuple[str, ...]:
 class _Walk:
     """Follows a template in the order in which it runs, and notes names that are read before they are set."""
 
-    def __init__(self) -> None:
+    def __init__(self, macros: Iterable[str]) -> None:
+        """`macros` may be called by others that are written before them."""
         self.read: set[str] = set()
-        self._set: set[str] = set()
+        self._set = set(macros)
 
     def visit(self, node: nodes.Node) -> None:
         if isinstance(node, nodes.Name):
@@ -122,8 +124,6 @@ class _Walk:
 
     def _inner(self, node: nodes.Macro | nodes.CallBlock) -> None:
         """A macro's arguments and what it sets are its own."""
-        if isinstance(node, nodes.Macro):
-            self._set.add(node.name)
         outer = set(self._set)
         self._set |= {argument.name for argument in node.args}
         for child in (*node.defaults, *([node.call] if isinstance(node, nodes.CallBlock) else []), *node.body):

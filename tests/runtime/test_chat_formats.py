@@ -171,6 +171,7 @@ def test_formats_are_guessed_by_all_of_their_marks() -> None:
     ("{% if keep is not defined %}{% set keep = true %}{% endif %}{{ keep }}", ("keep",)),
     ("{% set x = 1 %}{{ x }}{% for m in messages %}{{ loop.index }}{{ m.role }}{% endfor %}", ()),
     ("{% macro say(text, loud=volume) %}{{ text }}{{ loud }}{% endmacro %}{{ say(bos_token) }}", ("volume",)),
+    ("{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", ()),
     ("{% set ns = namespace(a=1) %}{% set ns.a = b %}{{ ns.a }}{{ raise_exception('x') }}", ("b",)),
     ("{{ 'A' * 10**10 }}{{ x }}", ("x",)), ("{% if %}", ()), ("{{ " + "(" * 5000, ()), ("x" * 1_000_001, ()),
 ])  # fmt: skip
