@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -68,12 +67,13 @@ def test_the_conversation_keeps_reasoning_apart(thinking: FakeEngine, run: Run) 
     assert thinking.requests[1].messages[1] == Message(Role.ASSISTANT, "Paris it is.", "Hm, a capital.")
 
 
-@pytest.mark.parametrize("words", [finished_words, short_words])
-def test_what_came_of_guesses_is_told_where_any_were_made(words: Callable[[Finished], str]) -> None:
-    def told(**numbers: int) -> str:
+def test_what_came_of_guesses_is_told_where_any_were_made() -> None:
+    def ended(**numbers: int) -> Finished:
         usage = Usage(generated_tokens=2000, generation_seconds=1.0, **numbers)
-        return words(Finished(id=0, reason=FinishReason.END, usage=usage))
+        return Finished(id=0, reason=FinishReason.END, usage=usage)
 
-    assert "1,200 of 1,500 guesses came true" in told(drafted_tokens=1500, accepted_tokens=1200)
-    assert "0 of 1 guess came true" in told(drafted_tokens=1)
-    assert "guess" not in told()
+    many, one = ended(drafted_tokens=1500, accepted_tokens=1200), ended(drafted_tokens=1)
+    assert "1,200 of 1,500 guesses came true" in short_words(many)
+    assert "0 of 1 guess came true" in short_words(one)
+    assert "Of 1,500 tokens that were guessed ahead, 1,200 came true." in finished_words(many)
+    assert "guess" not in short_words(ended()) + finished_words(ended())
