@@ -208,11 +208,11 @@ def finished_words(finished: Finished) -> str:
             tokens=usage.generated_tokens, speed=usage.generation_speed,
             used=usage.context_used, length=usage.context_length,
         ),
+        _("Of these, {tokens} were thought before the answer.").format(tokens=f"{usage.reasoning_tokens:,}")
+        if usage.reasoning_tokens else "",
         _("Of {count} tokens that were guessed ahead, {accepted} came true.").format(
             count=f"{usage.drafted_tokens:,}", accepted=f"{usage.accepted_tokens:,}"
         ) if usage.drafted_tokens else "",
-        _("Of these, {tokens} were thought before the answer.").format(tokens=f"{usage.reasoning_tokens:,}")
-        if usage.reasoning_tokens else "",
         usage.reuse_note,
     ]  # fmt: skip
     return "\n".join(filter(None, lines))
