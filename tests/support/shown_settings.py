@@ -12,6 +12,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -26,6 +27,7 @@ def setting_names() -> list[str]:
     return [declared.name for group in (SamplingParams, LoadParams) for declared in fields_of(group)]
 
 
+@cache
 def claims(folder: Path = TESTS) -> dict[str, list[str]]:
     """Returns for each claimed name the tests that claim it, as "runtime/test_x.py::test_y"."""
     found: dict[str, list[str]] = defaultdict(list)
