@@ -33,15 +33,18 @@ from runtime.messages import Message
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import Places, spelled_path
 from runtime.protocol import EngineInfo, FinishReason, GenerationRequest, Usage
+from runtime.reading import ReadingStopped
 from runtime.reasoning import JoinedText, joined
+from runtime.receipt import Receipt
 from runtime.text import _, language
 
 _log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0  # everything is gone within three seconds of closing the window
 
 
-_Work = protocol.Load | protocol.Generate | protocol.SaveState | protocol.LoadState
-_Stoppable = protocol.Load | protocol.Generate  # the others end by themselves, and soon
+_Work = protocol.Load | protocol.Generate | protocol.Replay | protocol.SaveState | protocol.LoadState
+_Stoppable = protocol.Load | protocol.Generate | protocol.Replay  # the others end by themselves, and soon
+_Question = protocol.Tokenize | protocol.CountTokens | protocol.IdentifyModel
 
 
 class EngineState(StrEnum):
@@ -90,6 +93,8 @@ class EngineClient(QObject):
     failed = Signal(int, object)  # id, ErrorInfo
     state_saved = Signal(int, object)  # id, protocol.StateSaved
     state_loaded = Signal(int, object)  # id, protocol.StateLoaded
+    replayed = Signal(int, object)  # id, protocol.Replayed
+    identified = Signal(int, object)  # id, the SHA-256 of each of the model's files
     tokenized = Signal(int, object)  # id, protocol.Tokenized
     counted = Signal(int, int)  # id, tokens
     crashed = Signal(object)  # ErrorInfo
@@ -141,7 +146,7 @@ class EngineClient(QObject):
             return EngineState.STOPPING
         if isinstance(self._active, protocol.Load):
             return EngineState.LOADING
-        if isinstance(self._active, protocol.Generate):
+        if isinstance(self._active, protocol.Generate | protocol.Replay):
             return EngineState.GENERATING
         return EngineState.READY if self._info is not None else EngineState.OFF
 
@@ -189,12 +194,26 @@ class EngineClient(QObject):
         waiting = next((command for command in self._queue if command.id == id), None)
         if waiting is not None:
             self._queue.remove(waiting)
-            self.finished.emit(waiting.id, _stopped(waiting.id, 0))
+            self._close_unbegun(waiting)
         elif isinstance(self._active, _Stoppable) and id in (None, self._active.id):
             self._stop_active()
             self._show_state()
         elif self._active is None and id is None and self._has_waiting_load():
             self._cancel_waiting_load()
+
+    def replay(self, receipt: Receipt, *, anyway: bool = False) -> int:
+        """Makes an answer again and compares it; `replayed` or `failed` answers, progress comes as for any answer."""
+        command = protocol.Replay(id=self._new_id(), receipt=receipt, anyway=anyway)
+        if self._wanted is None:
+            self._fail_soon(command.id, NoModelChosen().info)
+        else:
+            self._queue.append(command)
+            QTimer.singleShot(0, self._pump)
+        return command.id
+
+    def identify(self) -> int:
+        """Asks for the model's content hash; `identified` or `failed` answers, also while an answer runs."""
+        return self._ask(protocol.IdentifyModel(id=self._new_id()))
 
     def save_state(self, path: Path) -> int:
         """Saves what the engine has read, if it is free; returns the id of `state_saved`, 0 where nothing is saved."""
@@ -281,7 +300,7 @@ class EngineClient(QObject):
         path, params = self._wanted
         return protocol.Load(id=self._new_id(), path=spelled_path(path), params=params, language=language())
 
-    def _ask(self, command: protocol.Tokenize | protocol.CountTokens) -> int:
+    def _ask(self, command: _Question) -> int:
         if self._child is None or self._info is None or self._child.leaving:
             self._fail_soon(command.id, NoModelChosen().info)
         else:
@@ -317,7 +336,7 @@ class EngineClient(QObject):
         match event:
             case protocol.Hello():
                 self._greet(event)
-            case protocol.Tokenized() | protocol.TokensCounted():
+            case protocol.Tokenized() | protocol.TokensCounted() | protocol.ModelIdentified():
                 self._answer(event)
             case protocol.Failed() if event.id in self._questions:
                 self._questions.discard(event.id)
@@ -332,11 +351,13 @@ class EngineClient(QObject):
         else:
             self._pump()
 
-    def _answer(self, event: protocol.Tokenized | protocol.TokensCounted) -> None:
+    def _answer(self, event: protocol.Tokenized | protocol.TokensCounted | protocol.ModelIdentified) -> None:
         if event.id in self._questions:
             self._questions.discard(event.id)
             if isinstance(event, protocol.Tokenized):
                 self.tokenized.emit(event.id, event)
+            elif isinstance(event, protocol.ModelIdentified):
+                self.identified.emit(event.id, event.sha256)
             else:
                 self.counted.emit(event.id, event.total)
 
@@ -356,7 +377,7 @@ class EngineClient(QObject):
                 self.context_trimmed.emit(event.id, event.dropped)
             case protocol.Finished() | protocol.Failed() | protocol.Loaded():
                 self._close_active(active, event)
-            case protocol.StateSaved() | protocol.StateLoaded():
+            case protocol.StateSaved() | protocol.StateLoaded() | protocol.Replayed():
                 self._close_active(active, event)
 
     def _close_active(self, active: _Work, event: protocol.Event) -> None:
@@ -366,6 +387,8 @@ class EngineClient(QObject):
         match event:
             case protocol.Finished():
                 self.finished.emit(event.id, event)
+            case protocol.Replayed():
+                self.replayed.emit(event.id, event)
             case protocol.StateSaved():
                 self.state_saved.emit(event.id, event)
             case protocol.StateLoaded():
@@ -389,9 +412,8 @@ class EngineClient(QObject):
         self._fail_waiting(error)
 
     def _drop_loads(self) -> None:
-        self._queue = deque(
-            command for command in self._queue if isinstance(command, protocol.Generate | protocol.LoadState)
-        )
+        gone = protocol.Load | protocol.SaveState  # what was to be saved is given up with the old model
+        self._queue = deque(command for command in self._queue if not isinstance(command, gone))
 
     def _cancel_waiting_load(self) -> None:
         """Loading was stopped while the process itself was still starting."""
@@ -401,14 +423,19 @@ class EngineClient(QObject):
     def _fail_waiting(self, error: ErrorInfo) -> None:
         waiting, self._queue = self._queue, deque()
         for command in waiting:
-            if isinstance(command, protocol.Generate):
+            if isinstance(command, protocol.Generate | protocol.Replay):
                 self.failed.emit(command.id, error)
 
     def _close_waiting(self) -> None:
         waiting, self._queue = self._queue, deque()
         for command in waiting:
-            if isinstance(command, protocol.Generate):
-                self.finished.emit(command.id, _stopped(command.id, 0))
+            self._close_unbegun(command)
+
+    def _close_unbegun(self, command: _Work) -> None:
+        if isinstance(command, protocol.Generate):
+            self.finished.emit(command.id, _stopped(command.id, 0))
+        elif isinstance(command, protocol.Replay):
+            self.failed.emit(command.id, ReadingStopped().info)
 
     # --- the end of the process ------------------------------------------------------------------------------------
 
@@ -436,6 +463,8 @@ class EngineClient(QObject):
     def _close_stopped(self, active: _Work | None) -> None:
         if isinstance(active, protocol.Generate):
             self.finished.emit(active.id, _stopped(active.id, self._patience.n_tokens))
+        elif isinstance(active, protocol.Replay):
+            self._close_unbegun(active)
         elif isinstance(active, protocol.Load):
             self._load_failed(LoadCancelled().info)
 

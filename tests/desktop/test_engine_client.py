@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
 import scripted_engine
+import tiny_gguf
 from desktop.engine_child import LineSplitter
 from desktop.engine_client import EngineClient, EngineState
 from desktop.engine_crash import ChildEnd, explain
 from desktop.state_file import StateFile
 from runtime.messages import Message, Role
-from runtime.params import LoadParams
+from runtime.params import LoadParams, SamplingParams
 from runtime.places import path_of, places
 from runtime.protocol import FinishReason, GenerationRequest
 from runtime.reasoning import separated
@@ -108,6 +110,31 @@ def test_reasoning_arrives_before_the_answer_between_marks(qtbot: QtBot, make: M
         text = client.written(answered(qtbot, client))
         answer = separated(Message(Role.ASSISTANT, text))
         assert (answer.reasoning, answer.content) == ("A capital, then.", REPLY)
+
+
+def test_an_answer_is_identified_and_made_again_and_a_waiting_replay_can_be_stopped(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    client = EngineClient(places(), close_seconds=10.0)
+    client.load(tiny_gguf.write_tiny(tmp_path / "m.gguf"), LoadParams(context_length=256, threads=1))
+    asked = msgspec.structs.replace(REQUEST, receipt=True, sampling=SamplingParams(max_tokens=5))
+    with qtbot.waitSignal(client.finished, timeout=20_000) as ended:
+        client.generate(asked)
+    with qtbot.waitSignal(client.identified, timeout=20_000) as identified:
+        client.identify()
+    receipt = msgspec.structs.replace(ended.args[1].receipt, model_sha256=identified.args[1])
+    with qtbot.waitSignal(client.replayed, timeout=20_000) as replayed:
+        client.replay(receipt)
+    assert replayed.args[1].difference is None
+    with qtbot.waitSignal(client.failed, timeout=20_000) as refused:
+        client.replay(msgspec.structs.replace(receipt, build="another"))
+    assert refused.args[1].code == "replay_refused"
+    with qtbot.waitSignal(client.failed, timeout=20_000) as stopped:
+        client.generate(asked)
+        client.stop(client.replay(receipt))
+    assert stopped.args[1].code == "reading_stopped"
+    with qtbot.waitSignal(client.closed, timeout=20_000):
+        client.shutdown()
 
 
 def test_an_answer_asked_for_while_loading_follows_the_load(qtbot: QtBot, make: Make, model: Path) -> None:
@@ -403,7 +430,7 @@ import scripted_engine
 from pathlib import Path
 from PySide6.QtCore import QCoreApplication
 from desktop.engine_client import EngineClient
-from runtime.params import LoadParams
+from runtime.params import LoadParams, SamplingParams
 from runtime.places import places
 app = QCoreApplication([])
 client = EngineClient(places(), command=lambda: scripted_engine.command(endless=True, delay=0.01))
