@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.architectures import (
+    bloom,
     gemma2,
     gemma3,
     glm4,
@@ -22,7 +23,7 @@ from runtime.architectures.base import Architecture
 ARCHITECTURES: tuple[Architecture, ...] = tuple(
     family.ARCHITECTURE
     for family in (
-        gemma2, gemma3, glm4, gpt2, gpt_neox, llama, mixtral, olmo2,
+        bloom, gemma2, gemma3, glm4, gpt2, gpt_neox, llama, mixtral, olmo2,
         phi3, qwen2, qwen3, qwen3_moe, smollm3,
     )
 )  # fmt: skip

@@ -125,13 +125,15 @@ class KeyRow:
     """One setting: a field of `ModelConfig`, its key in config.json, and its key in GGUF after the architecture's name.
 
     `default` is what a file that lacks the key means; a callable is asked with the fields known so far. Without one the
-    key is required. An empty name means that this kind of file has no such key.
+    key is required. An empty name means that this kind of file has no such key. `older` are names that config.json had
+    before.
     """
 
     ours: str
     hf: str
     gguf: str
     default: Any = _REQUIRED
+    older: tuple[str, ...] = ()
 
     @property
     def required(self) -> bool:

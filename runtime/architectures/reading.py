@@ -131,7 +131,7 @@ def _nonsense_named() -> Iterator[None]:
 def _from_rows(architecture: Architecture, settings: Settings, kind: Kind) -> Fields:
     known: Fields = dict(architecture.fixed)
     for row in architecture.keys:
-        key = _key(row, kind)
+        key = _key(row, settings, kind)
         if key and key in settings:
             known[row.ours] = _single(settings[key])
         elif key and row.required:
@@ -146,8 +146,11 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value and value.count(value[0]) == len(value) else value
 
 
-def _key(row: KeyRow, kind: Kind) -> str:
-    return row.hf if kind == "folder" else row.gguf
+def _key(row: KeyRow, settings: Settings, kind: Kind) -> str:
+    """Returns the row's key in that kind of file, in an older spelling where the file has that."""
+    if kind == "gguf":
+        return row.gguf
+    return next((name for name in (row.hf, *row.older) if name in settings), row.hf)
 
 
 def _checked(architecture: Architecture, known: Fields) -> ModelConfig:

@@ -80,6 +80,9 @@ CASES = (
          _WINDOWED | {"rope_parameters": {
              "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
              "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
+    Case("bloom", "BloomConfig", "BloomForCausalLM",
+         {"vocab_size": 96, "hidden_size": 36, "n_layer": 2, "n_head": 6, "seq_length": 128, "bos_token_id": None,
+          "eos_token_id": None}, common=False),
     Case("gpt2", "GPT2Config", "GPT2LMHeadModel",
          {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "bos_token_id": None,
           "eos_token_id": None}, common=False),

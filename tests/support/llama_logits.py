@@ -5,6 +5,7 @@ Knows its C functions only through runtime/llama/library.py. Everything is in f3
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,15 @@ def llama_logits(
         size = library.llama_vocab_n_tokens(library.llama_model_get_vocab(model))
         rows = [library.llama_get_logits_ith(context, at)[:size] for at in range(len(ids))]
         return np.array(rows, np.float32)
+
+
+def llama_tokens(path: Path, text: str) -> list[int]:
+    """Returns the ids of a text, with what the model wants before it."""
+    with _opened(path, 64) as (library, model, _):
+        data = text.encode()
+        ids = (ctypes.c_int32 * (len(data) + 2))()
+        vocabulary = library.llama_model_get_vocab(model)
+        return list(ids[: library.llama_tokenize(vocabulary, data, len(data), ids, len(ids), True, False)])
 
 
 @contextmanager

@@ -95,6 +95,14 @@ def test_an_unknown_architecture_is_named_with_those_that_are_known() -> None:
     assert "llama" in raised.value.info.message
 
 
+def test_older_names_of_settings_are_known() -> None:
+    raw = {"model_type": "bloom", "n_embed": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 8}
+
+    config = reading.from_hf(reading.by_hf_type("bloom"), raw)
+
+    assert (config.d_model, config.n_layers, config.n_heads) == (32, 3, 4)
+
+
 def test_a_config_without_a_type_is_known_by_its_class() -> None:
     raw = {key: value for key, value in CONFIG.items() if key != "model_type"}
 
