@@ -193,19 +193,13 @@ def _ggml() -> Any:
             ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
             ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
             ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
-            ggml.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
-            ggml.ggml_backend_dev_type.restype = ctypes.c_int
-            ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
-            for function in (ggml.ggml_backend_dev_name, ggml.ggml_backend_dev_description):
-                function.argtypes = [ctypes.c_void_p]
-                function.restype = ctypes.c_char_p
             return ggml
     raise EngineLibraryMissing(_("The library {name} is missing.").format(name=str(folder / "libggml")))
 
 
 @cache
 def load_ggml_base() -> Any:
-    """Returns libggml-base, the types and their conversions. Loads nothing else; raises `EngineLibraryMissing`."""
+    """Returns libggml-base: types and their conversions, devices. Loads nothing else; raises `EngineLibraryMissing`."""
     file = _base_file(library_folder())
     try:
         base = ctypes.CDLL(str(file))
@@ -219,6 +213,11 @@ def load_ggml_base() -> Any:
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     base.ggml_quantize_chunk.argtypes = [ctypes.c_int, pointer, pointer, number, number, number, pointer]
     base.ggml_quantize_chunk.restype = ctypes.c_size_t
+    for function in (base.ggml_backend_dev_name, base.ggml_backend_dev_description, base.ggml_backend_dev_type):
+        function.argtypes = [pointer]
+    base.ggml_backend_dev_name.restype = base.ggml_backend_dev_description.restype = ctypes.c_char_p
+    base.ggml_backend_dev_type.restype = ctypes.c_int
+    base.ggml_backend_cpu_buffer_type.restype = pointer
     return base
 
 
@@ -253,13 +252,13 @@ class Device:
 def devices() -> tuple[Device, ...]:
     """Returns what llama.cpp can compute on, in its order. Loads the library."""
     load_library()
-    ggml = _ggml()
+    ggml, base = _ggml(), load_ggml_base()
     handles = [ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count())]
     return tuple(
         Device(
-            ggml.ggml_backend_dev_name(handle).decode("utf-8", "replace"),
-            ggml.ggml_backend_dev_description(handle).decode("utf-8", "replace").strip(),
-            ggml.ggml_backend_dev_type(handle),
+            base.ggml_backend_dev_name(handle).decode("utf-8", "replace"),
+            base.ggml_backend_dev_description(handle).decode("utf-8", "replace").strip(),
+            base.ggml_backend_dev_type(handle),
             handle,
         )
         for handle in handles
@@ -274,7 +273,7 @@ def device_names() -> tuple[str, ...]:
 def cpu_buffer_type() -> int:
     """Returns the pointer that stands for the processor's own memory."""
     load_library()
-    return int(_ggml().ggml_backend_cpu_buffer_type())
+    return int(load_ggml_base().ggml_backend_cpu_buffer_type())
 
 
 def build_description() -> str:

@@ -18,7 +18,8 @@ import tiny_gguf
 from engines import chat, collect, raw
 from raw_logits import logits
 from runtime import devices
-from runtime.draft_pace import DraftPace, Guess
+from runtime.draft_pace import DraftPace
+from runtime.drafts import Guess
 
 IDS = list(range(40, 90))
 MIB = 1 << 20
