@@ -31,13 +31,15 @@ _LEAST_CONTEXT = 512
 _F32 = 4
 _SCORES_WITH_BIAS = 3  # rows of scores alive in T5: as they are, the bias, and their sum
 _ROWS_AT_LOGITS = 2  # rows of d_model numbers alive beside the scores of the next token
+_LOGITS_BYTES, _LEAST_LOGITS = 16 * 1024 * 1024, 16  # room for the scores of several next tokens at once
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
     """Bytes that a loaded model takes: weights with adapters, the context's cache, and the buffer for computing.
 
-    `draft` is all that a draft model beside it takes.
+    `draft` is all that a draft model beside it takes. `other` is what the engine holds beside all these, the vocabulary
+    above all; it is known only where it was measured.
     """
 
     context_length: int
@@ -45,10 +47,11 @@ class MemoryEstimate:
     cache: int
     compute: int
     draft: int = 0
+    other: int = 0
 
     @property
     def total(self) -> int:
-        return self.weights + self.cache + self.compute + self.draft
+        return self.weights + self.cache + self.compute + self.draft + self.other
 
 
 def estimate(
@@ -86,6 +89,16 @@ def default_context(
     while length > least and estimate(header, params, context_length=length, draft=draft).total > free:
         length = max(least, (length - 1) // _CELL_STEP * _CELL_STEP)
     return length
+
+
+def logit_rows(n_vocab: int, params: LoadParams) -> int:
+    """Returns for how many tokens at once a context has room for scores: an answer needs one, guesses some more.
+
+    llama.cpp would make room for a whole micro-batch: half a gigabyte for a vocabulary of 262,144 tokens.
+    """
+    guesses = params.draft_tokens + 1 if params.speculation != "off" else 1
+    rows = max(_LEAST_LOGITS, guesses, _LOGITS_BYTES // (_F32 * max(1, n_vocab)))
+    return min(rows, params.micro_batch, params.batch)
 
 
 def free_memory() -> int:
@@ -224,9 +237,10 @@ def _compute_bytes(header: GgufHeader, params: LoadParams, length: int) -> int:
     mask = masked // 2 if flash else masked
     kept = _SCORES_WITH_BIAS if has_bias else 0 if flash else 1
     scores = kept * cells * header.number("attention.head_count")
-    logits = V + _ROWS_AT_LOGITS * C
-    alive = max(logits, mask + scores + _attention_numbers(header), mask + _feed_forward_numbers(header))
-    return _F32 * (T * alive + V)
+    rows = T if has_bias else min(T, logit_rows(V, params))  # with an encoder, llama.cpp makes room for all
+    logits = rows * (V + _ROWS_AT_LOGITS * C)
+    alive = max(mask + scores + _attention_numbers(header), mask + _feed_forward_numbers(header))
+    return _F32 * (max(logits, T * alive) + V)
 
 
 def _attention_numbers(header: GgufHeader) -> int:

@@ -131,7 +131,8 @@ def json_object(header: GgufHeader, needed: Memory, *, every_tensor: bool) -> di
 def _sizes(figure: memory.MemoryEstimate) -> dict[str, int]:
     return {
         "context_length": figure.context_length, "weights": figure.weights, "cache": figure.cache,
-        "compute": figure.compute, "draft": figure.draft, "total": figure.total,
+        "compute": figure.compute, "draft": figure.draft, "other": figure.other,
+        "total": figure.total,
     }  # fmt: skip
 
 
@@ -204,6 +205,7 @@ def _show_memory(header: GgufHeader, needed: Memory, params: LoadParams) -> None
         (_("Cache"), *(size_words(figure.cache) for figure in figures)),
         (_("Computing"), *(size_words(figure.compute) for figure in figures)),
         *([(_("Draft model"), *(size_words(figure.draft) for figure in figures))] if needed.estimate.draft else []),
+        *([(_("Vocabulary and more"), _("not known"), size_words(needed.exact.other))] if needed.exact else []),
         (_("Together"), *(size_words(figure.total) for figure in figures)),
         (_("Free now"), *([""] if needed.exact else []), size_words(memory.free_memory())),
     ]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from runtime import memory
 from runtime.engine import LoadListener, StopFlag
 from runtime.errors import UserError
 from runtime.llama import cache_types, long_context, native_params
@@ -270,6 +271,12 @@ class LlamaModel:
         return int(self._library.llama_model_size(self._model))
 
     @property
+    def logit_rows(self) -> int:
+        """For how many tokens of a batch the scores may be wanted; llama.cpp ends the process where there are more."""
+        vocabulary = self._library.llama_model_get_vocab(self._model)
+        return memory.logit_rows(int(self._library.llama_vocab_n_tokens(vocabulary)), self.params)
+
+    @property
     def description(self) -> str:
         buffer = ctypes.create_string_buffer(256)
         self._library.llama_model_desc(self._model, buffer, len(buffer))
@@ -379,8 +386,9 @@ class LlamaModel:
 
     def _make_context(self, context_length: int) -> None:
         # An encoder reads its source in one piece; llama.cpp ends the process for a longer one.
-        whole = {"n_batch": context_length, "n_ubatch": context_length} if self.reads_source else {}
-        context = self._workable_context(context_length, **whole)
+        whole = {"n_batch": context_length, "n_ubatch": context_length}
+        changes = whole if self.reads_source else {"n_outputs_max": min(self.logit_rows, context_length)}
+        context = self._workable_context(context_length, **changes)
         self._context_log = llama_library.log_lines()
         self._context = context
         self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))

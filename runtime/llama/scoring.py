@@ -20,7 +20,6 @@ from runtime.reading import NothingToScore, ReadProgress, Scored
 
 Logits = NDArray[np.float32]
 
-_LOGITS_BYTES = 64 * 1024 * 1024  # of one piece's rows of logits: 110 rows of a vocabulary of 150,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Reader:
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
         self._n_vocab = model.vocabulary.size
-        self._step = max(1, min(model.micro_batch, _LOGITS_BYTES // (4 * self._n_vocab)))
+        self._step = min(model.micro_batch, model.logit_rows)
 
     def read(self, tokens: Sequence[int], targets: Sequence[int]) -> Iterator[tuple[int, list[float]]]:
         """Yields (tokens read, log-probabilities) for each piece; `targets` follow the last tokens, one each."""

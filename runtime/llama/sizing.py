@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
+
 from runtime import gguf_header, lora_files, runnable
 from runtime.child_limits import limit_memory
 from runtime.exact_memory import MemoryUnknown
@@ -30,18 +32,21 @@ def measure(path: Path, params: LoadParams, context_length: int) -> MemoryEstima
     runnable.require_runnable(header)
     if not library.load_library().llama_supports_gpu_offload():  # the drivers of GPUs reserve any amount of addresses
         limit_memory(MEMORY_LIMIT)
+    before = psutil.Process().memory_info().rss
     try:
         model = LlamaModel(header.path, params, context_length=context_length, threads=1, allocate=False)
     except NoRoomForContext as error:  # the lists of cells alone fill what this process may take
         reason = _("A context of {n} tokens is too long to be measured.").format(n=f"{context_length:,}")
         raise MemoryUnknown(reason) from error
     weights, log = model.size_bytes, model.context_log
+    other = psutil.Process().memory_info().rss - before  # of weights, cache and graph nothing was allocated
     model.close()
     return MemoryEstimate(
         context_length=context_length,
         weights=weights + lora_files.adapter_bytes(params.lora),
         cache=_sum(_CACHE, log),
         compute=_sum(_COMPUTE, log),
+        other=max(0, other),
     )
 
 

@@ -47,7 +47,7 @@ def test_memory_is_estimated_and_measured(run: Run, tmp_path: Path):
     assert found["context_length"] == found["exact"]["context_length"] == 1024
     assert found["exact"]["weights"] == found["weights"]
     assert found["note"] == ""
-    assert found["exact"]["total"] == sum(found["exact"][part] for part in ("weights", "cache", "compute"))
+    assert found["exact"]["total"] == sum(found["exact"][part] for part in ("weights", "cache", "compute", "other"))
     lines = [line.split() for line in told(run, tmp_path, "--context-length", "1024").splitlines()]
     assert ["Estimated", "Measured"] in lines
 
