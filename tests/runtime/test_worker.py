@@ -19,7 +19,7 @@ import pytest
 
 import tiny_gguf
 from runtime import protocol
-from runtime.engine import StopFlag
+from runtime.engine import SAMPLING_DEFAULTS, StopFlag
 from runtime.engine_process import EngineDied, EngineProcess, engine_command
 from runtime.errors import UserError
 from runtime.messages import Message, Role
@@ -66,7 +66,7 @@ class ScriptedEngine:
     def pieces(self, ids: list[int]) -> list[str]:
         return [chr(token) for token in ids]
 
-    def count(self, messages: tuple[Message, ...]) -> int:
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return sum(len(message.content) for message in messages)
 
     def close(self) -> None:
