@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+import resources
 from desktop.cli import output
 from desktop.cli.commands import Command, Option, json_option
 from desktop.cli.layout import harmless
@@ -30,26 +31,27 @@ def command() -> click.Command:
               "model is another one. The text is read in pieces of 512 tokens; the second half of each is scored."),
         )),
         examples=(
-            "quern compare model-f16.gguf model-q4_k_m.gguf --text letters.txt",
+            "quern compare model-f16.gguf model-q4_k_m.gguf",
             "quern compare model-f16.gguf model-q4_k_m.gguf --text - --json < letters.txt",
         ),
         params=[
             click.Argument(["reference"], metavar="REFERENCE"),
             click.Argument(["candidate"], metavar="CANDIDATE"),
-            Option("--text", metavar="FILE", required=True, help=_("The text file; “-” reads the input.")),
+            Option("--text", metavar="FILE", help=_(
+                "The text file; “-” reads the input. Without it, a text of Quern's own: English, Chinese and code.")),
             json_option(),
             *setting_options(LoadParams),
         ],
     )  # fmt: skip
 
 
-def compare(reference: str, candidate: str, text: str, as_json: bool, **flags: Any) -> None:
+def compare(reference: str, candidate: str, text: str | None, as_json: bool, **flags: Any) -> None:
     """Runs the command."""
     from convert import compare as comparing
 
     flags["context_length"] = flags.get("context_length") or _CONTEXT
     models = wanted(reference, flags), wanted(candidate, flags)
-    content = text_of(text)
+    content = text_of(text) if text is not None else resources.read_text("evaluation", "text.txt")
     with opened(models[0]) as ours, opened(models[1]) as theirs:
         result = read(lambda stop: comparing.compare(ours, theirs, content, stop))
     if as_json:
