@@ -271,6 +271,8 @@ _FLOATS = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     ({"x": _FLOATS, "y": _FLOATS}, b"\0" * 8, None),  # the same bytes twice
     ({"x": _FLOATS, "y": {**_FLOATS, "data_offsets": [4, 12]}}, b"\0" * 12, None),  # overlap
     ({"x": _FLOATS, "y": {**_FLOATS, "data_offsets": [12, 20]}}, b"\0" * 20, None),  # a hole
+    ({"x": _FLOATS, "y": {**_FLOATS, "data_offsets": [4, 12]}, "z": {**_FLOATS, "data_offsets": [12, 20]}},
+     b"\0" * 24, None),  # an overlap that a rest at the end makes up for
     ({"x": {**_FLOATS, "data_offsets": [0, 4]}}, b"\0" * 4, None),  # too few for the shape
     ({"x": {**_FLOATS, "data_offsets": [8, 0]}}, b"\0" * 8, None),
     ({"x": {**_FLOATS, "data_offsets": [-8, 0]}}, b"\0" * 8, None),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,9 +159,32 @@ def test_marks_that_the_model_itself_knows_as_words_are_not_found_in_plain_text(
     assert tokenizer.decode(tokenizer.tokenize("STOP")) == b"STOP"
 
 
-def test_threads_do_not_disturb_each_other(folder: Callable[[str], Path]) -> None:
+def test_plain_text_takes_no_second_tokenizer_where_the_first_can_be_told(folder: Callable[[str], Path]) -> None:
+    tokenizer = FolderTokenizer(folder("byte-level"))
+
+    tokenizer.tokenize(ATTACKS[0])
+
+    assert not [name for name in vars(tokenizer) if "markless" in name]
+
+
+class _Hesitating:
+    """The library's tokenizer, which lets other threads go on before it looks at its switch."""
+
+    def __init__(self, inner: Inner) -> None:
+        object.__setattr__(self, "inner", inner)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self.inner, name, value)
+
+    def encode(self, text: str, **options: Any) -> Any:
+        time.sleep(0)
+        return self.inner.encode(text, **options)
+
+
+def test_threads_do_not_disturb_each_other(folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = FolderTokenizer(folder("byte-level"))
     expected = {special: tokenizer.tokenize(ATTACKS[0], special=special) for special in (True, False)}
+    monkeypatch.setattr(tokenizer, "_inner", _Hesitating(tokenizer._inner))
     wrong: list[bool] = []
 
     def work(special: bool) -> None:
