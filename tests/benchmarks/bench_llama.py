@@ -4,7 +4,9 @@ All three run the same libraries on the same model, with the same threads and en
 
     python tests/benchmarks/bench_llama.py --build /tmp/llama-bench     builds llama-bench there, once
     python tests/benchmarks/bench_llama.py --llama-bench /tmp/llama-bench/bin/llama-bench -r 7
+    python tests/benchmarks/bench_llama.py --types Q4_1 Q8_0 F16 --model gemma.gguf --llama-bench …    several files
     python tests/benchmarks/bench_llama.py --busy 2                     Quern's own speed beside busy processes
+    python tests/benchmarks/bench_llama.py --memory                     what a second turn and a saved state save
 
 Only the ratios mean something: the machines are noisy. The target is at least 0.97 of llama-bench, at least 1.2 times
 the high-level API, and at least half of the quiet speed beside two busy processes.
@@ -13,12 +15,15 @@ the high-level API, and at least half of the quiet speed beside two busy process
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import random
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,10 +31,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from runtime import bench, devices, starter  # noqa: E402
+from runtime import bench, devices, protocol, starter  # noqa: E402
 from runtime.engine_process import EngineProcess  # noqa: E402
+from runtime.gguf_header import read_header  # noqa: E402
+from runtime.gguf_types import FILE_TYPES  # noqa: E402
 from runtime.llama import library  # noqa: E402
-from runtime.params import LoadParams  # noqa: E402
+from runtime.messages import Message, Role  # noqa: E402
+from runtime.params import LoadParams, SamplingParams  # noqa: E402
+from runtime.protocol import Finished, GenerationRequest, TextDelta, Usage  # noqa: E402
 
 Measure = Callable[[], tuple[float, float]]
 
@@ -135,7 +144,77 @@ def busy_processes(count: int) -> Iterator[None]:
             process.wait()
 
 
-def compare(contenders: dict[str, Measure], repetitions: int) -> None:
+@contextmanager
+def files(options: argparse.Namespace) -> Iterator[dict[str, Path]]:
+    """Yields the files to measure, by name: those that were named, and the starter model in other types."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = {path.stem: path for path in options.model}
+        for kind in options.types:
+            found[f"starter {kind}"] = in_type(kind, Path(folder) / f"{kind}.gguf")
+        yield found or {"starter": starter.starter_path()}
+
+
+def in_type(kind: str, path: Path) -> Path:
+    """Returns the starter model in a type, made by llama.cpp's own quantizer."""
+    source = starter.starter_path()
+    if read_header(source).quantization == kind:
+        return source
+    lib = library.load_library()
+    params = lib.llama_model_quantize_default_params()
+    params.ftype = next(number for number, name in FILE_TYPES.items() if name == kind)
+    params.allow_requantize = True
+    if lib.llama_model_quantize(os.fsencode(source), os.fsencode(path), ctypes.byref(params)):
+        raise SystemExit(f"llama.cpp could not make {kind}: {library.log_tail(5)}")
+    return path
+
+
+def table(ratios: dict[str, dict[str, list[float]]]) -> None:
+    """Prints Quern's speed as a share of each other's, a line for each file."""
+    say("")
+    say(f"{'':<32}{'prompt':>10}{'generation':>12}")
+    for file, others in ratios.items():
+        for other, (prompt, generation) in others.items():
+            say(f"{file[:18]:<18} / {other:<11}{prompt:>10.3f}{generation:>12.3f}")
+
+
+def what_memory_saves(model: Path, options: argparse.Namespace) -> None:
+    """Prints what the second turn of a long chat evaluates, and how long a saved state takes instead of reading."""
+    words = " ".join(f"The miller filled sack {number}." for number in range(options.chat // 7))
+    first = [Message(Role.USER, words)]
+    sampling = SamplingParams(max_tokens=16, seed=1)
+    with EngineProcess(environment=environment()) as engine, tempfile.TemporaryDirectory() as folder:
+        engine.load(model, LoadParams(threads=options.threads, context_length=options.chat * 2))
+        text, reading = turn(engine, first, sampling)
+        second = [*first, Message(Role.ASSISTANT, text), Message(Role.USER, "And then?")]
+        saved = Path(folder) / "state"
+        told(engine, lambda id_: protocol.SaveState(id=id_, path=str(saved)))
+        _text, going_on = turn(engine, second, sampling)
+        engine.load(model, LoadParams(threads=options.threads, context_length=options.chat * 2))
+        started = time.perf_counter()
+        told(engine, lambda id_: protocol.LoadState(id=id_, path=str(saved)))
+        seconds = time.perf_counter() - started
+        _text, reopened = turn(engine, second, sampling)
+    say(f"first turn: {reading.evaluated_tokens} tokens evaluated in {reading.prompt_seconds:.2f} s")
+    say(f"second turn: {going_on.evaluated_tokens} of {going_on.prompt_tokens} tokens evaluated")
+    share = (seconds + reopened.prompt_seconds) / reading.prompt_seconds
+    say(f"reopened: {reopened.evaluated_tokens} of {reopened.prompt_tokens} tokens evaluated; restoring and reading "
+        f"took {share:.3f} of reading everything (target: below 0.1)")  # fmt: skip
+
+
+def turn(engine: EngineProcess, messages: list[Message], sampling: SamplingParams) -> tuple[str, Usage]:
+    events = list(engine.generate(GenerationRequest(messages=tuple(messages), sampling=sampling)))
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    return "".join(event.text for event in events if isinstance(event, TextDelta)), finished.usage
+
+
+def told(engine: EngineProcess, make: Callable[[int], protocol.Command]) -> None:
+    for _event in engine._events(engine._send(make)):
+        pass
+
+
+def compare(contenders: dict[str, Measure], repetitions: int) -> dict[str, list[float]]:
+    """Prints each one's speed, and returns Quern's share of each other's: prompt and generation."""
     results: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
     for _ in range(repetitions):
         for name, measure in contenders.items():
@@ -143,10 +222,12 @@ def compare(contenders: dict[str, Measure], repetitions: int) -> None:
     say(f"{'':<12}{'prompt t/s':>28}{'generation t/s':>30}")
     for name, values in results.items():
         say(f"{name:<12}" + "".join(f"{_spread([value[at] for value in values]):>28}  " for at in (0, 1)))
+    shares = {}
     for name in list(results)[1:]:
-        ratios = [statistics.median(a[at] / b[at] for a, b in zip(results["quern"], results[name], strict=True))
-                  for at in (0, 1)]  # fmt: skip
+        pairs = list(zip(results["quern"], results[name], strict=True))
+        shares[name] = ratios = [statistics.median(a[at] / b[at] for a, b in pairs) for at in (0, 1)]
         say(f"quern / {name}: prompt {ratios[0]:.3f}, generation {ratios[1]:.3f} (medians of paired ratios)")
+    return shares
 
 
 def _spread(values: list[float]) -> str:
@@ -170,7 +251,11 @@ def say(line: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, default=None, help="a GGUF file; the starter model where none is named")
+    parser.add_argument("--model", type=Path, nargs="+", default=[], help="GGUF files; the starter where none is named")
+    parser.add_argument("--types", nargs="+", default=[], metavar="TYPE", choices=sorted(set(FILE_TYPES.values())),
+                        help="also the starter in these types: Q4_1, Q8_0, F16 …")
+    parser.add_argument("--memory", action="store_true", help="measure what a second turn and a saved state save")
+    parser.add_argument("--chat", type=int, default=2000, help="tokens of the chat for --memory, about")
     parser.add_argument("--llama-bench", type=Path, help="the program")
     parser.add_argument("--build", type=Path, help="a folder to build llama-bench in")
     parser.add_argument("--high-level", action="store_true", help="also measure llama-cpp-python's high-level API")
@@ -180,12 +265,26 @@ def main() -> None:
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-t", "--threads", type=int, default=devices.usable_cores())
     options = parser.parse_args()
-    model = options.model or starter.starter_path()
     program = build_llama_bench(options.build) if options.build else options.llama_bench
+    ratios = {}
+    with files(options) as models:
+        for name, model in models.items():
+            say(f"{name}: {read_header(model).quantization}")
+            if options.memory:
+                what_memory_saves(model, options)
+            else:
+                ratios[name] = measure_file(model, program, options)
+    if any(ratios.values()):
+        table(ratios)
+
+
+def measure_file(model: Path, program: Path | None, options: argparse.Namespace) -> dict[str, list[float]]:
+    """Measures one file; returns Quern's share of each other's speed."""
     with ExitStack() as stack:
         contenders = {"quern": stack.enter_context(ours(model, options))}
         if options.busy:
-            return beside_busy_processes(contenders["quern"], options.busy, options.repetitions)
+            beside_busy_processes(contenders["quern"], options.busy, options.repetitions)
+            return {}
         if program:
             contenders["llama-bench"] = llama_bench(program, model, options)
         if options.high_level:

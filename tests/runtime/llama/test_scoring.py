@@ -13,6 +13,7 @@ import pytest
 import engines
 import tiny_gguf
 from engines import collect, raw
+from runtime import memory
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.llama.scoring import Window, log_probabilities, windows_of
@@ -214,3 +215,15 @@ def test_a_score_between_two_answers_changes_neither(tmp_path: Path) -> None:
     assert answer.end.usage.cached_tokens == 0
     assert answer.text == expected.text
     assert scored(engine, TEXT) == result
+
+
+def test_a_context_with_room_for_few_scores_reads_in_small_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = scored(tiny(tmp_path), TEXT)
+    monkeypatch.setattr(memory, "_LOGITS_BYTES", 1)
+    engine = tiny(tmp_path)
+    assert engine._model.logit_rows == memory._LEAST_LOGITS  # type: ignore[attr-defined]
+    narrow = scored(engine, TEXT)
+    assert narrow.ids == wide.ids
+    assert narrow.logprobs == pytest.approx(wide.logprobs, abs=1e-4)
