@@ -24,6 +24,7 @@ from runtime.engine import LoadListener, StopFlag
 from runtime.errors import UserError
 from runtime.model_errors import LoadStopped
 from runtime.native.norm import keep_norms_exact
+from runtime.native.quantized import Quantizer
 from runtime.native.transformer import Transformer
 from runtime.text import _
 
@@ -65,25 +66,32 @@ def load_model(
     checkpoint: Checkpoint, *, dtype: str = "f32", device: str = "cpu", listener: LoadListener | None = None,
     stop: StopFlag | None = None,
 ) -> Transformer:  # fmt: skip
-    """Returns the model of a checkpoint, ready to read, its weights in `dtype` (a key of `DTYPES`) on `device`.
+    """Returns the model of a checkpoint, ready to read, its weights in `dtype` on `device`.
 
+    `dtype` is a key of `DTYPES`, or int8 or int4: then matrices are quantized on the way, and all else is bf16.
     Raises `UnknownArchitecture`, `UnusableConfig`, `UnknownRope`, `AdapterOnly`, `MissingTensors`, `LeftoverTensors`,
     `WrongShape`; `LoadStopped` when `stop` is set or the listener says so.
     """
     architecture, config = identify(checkpoint)
     binding = bind(architecture, config, checkpoint)
     model = empty_model(binding.config, dtype=dtype, device=device)
-    places = {name: slot.tensor for name, slot in model.slots().items()}
+    slots = model.slots()
+    quantizer = Quantizer(model, dtype) if dtype in ("int8", "int4") else None  # type: ignore[arg-type]
     for done, claim in enumerate(binding.claims):
         if (stop is not None and stop.is_set()) or (listener is not None and not listener(done / len(binding.claims))):
             raise LoadStopped(checkpoint.path)
-        _fill(checkpoint, claim, [places[name] for name in claim.ours], binding.config)
+        filled = [slots.pop(name) for name in claim.ours]
+        _fill(checkpoint, claim, [slot.tensor for slot in filled], binding.config)
+        if quantizer is not None:
+            quantizer.filled(filled)
+    if quantizer is not None:
+        quantizer.finish()
     return model
 
 
 def empty_model(config: ModelConfig, *, dtype: str = "f32", device: str = "cpu") -> Transformer:
     """Returns a model whose matrices have their memory and no values yet; norms are kept in f32."""
-    with _made_as(DTYPES[dtype]), torch.device(device):
+    with _made_as(DTYPES.get(dtype, torch.bfloat16)), torch.device(device):
         model = Transformer(config)
     keep_norms_exact(model)
     return model.eval().requires_grad_(False)

@@ -5,17 +5,22 @@
 
 Reading one token is bound by how fast weights come from memory: here a half or a quarter of bf16's bytes. For few rows
 torch's packed kernels multiply as they unpack; for many (a prompt) unpacking once and multiplying in 16 bits is
-quicker. Knows no model.
+quicker. Knows no family: it takes the place of any `Linear` in a model.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from runtime.native.linear import Linear, Slot
+from runtime.native.transformer import Transformer
 
 Kind = Literal["int8", "int4"]
 
@@ -99,7 +104,8 @@ class Int4Linear(nn.Module):
             raise ValueError(f"weights {tuple(weight.shape)} cannot be packed in groups of {group}")
         codes, scales, zeros = quantize_int4(weight, group)
         self.group = group
-        self.register_buffer("packed", torch._convert_weight_to_int4pack_for_cpu(codes.int(), 1))
+        packed = torch._convert_weight_to_int4pack_for_cpu(codes.int().cpu(), 1)
+        self.register_buffer("packed", packed.to(weight.device))
         # (K / group, N, 2)
         self.register_buffer("scales_and_zeros", torch.stack((scales.t(), zeros.t()), 2).contiguous())
         self.register_buffer("bias", bias)
@@ -130,26 +136,29 @@ def _shaped(y: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
 def _unpacked(packed: Tensor) -> Tensor:
     """Returns the codes (N, K) in uint8 of a matrix (N, K / 2) that torch packed."""
     n, half = packed.shape
-    places = _places().to(packed.device)
+    places, in_order = _places()
     size = len(places)
     blocks = packed.view(n // size, 2 * half, size // 2)  # for each column of a block, its outputs, two a byte
-    codes = torch.cat((blocks & 15, blocks >> 4), 2)[..., places]
+    codes = torch.cat((blocks & 15, blocks >> 4), 2)
+    if not in_order:
+        codes = codes[..., places.to(packed.device)]
     return codes.transpose(1, 2).reshape(n, 2 * half)
 
 
 @cache
-def _places() -> Tensor:
-    """Returns where each output of a block lies among its low, then its high half bytes; (64,) or (32,).
+def _places() -> tuple[Tensor, bool]:
+    """Returns where each output of a block lies among its low, then its high half bytes, and whether it is in order.
 
-    Size and order of a block differ with the processor's vector units, so they are read off a matrix of two columns
-    that holds its own row numbers, and one that holds its column numbers.
+    The places are (64,) or (32,): size and order of a block differ with the processor's vector units, so they are read
+    off a matrix of two columns that holds its own row numbers, and one that holds its column numbers.
     """
     outputs = torch.arange(_BLOCK, dtype=torch.int32)[:, None].expand(_BLOCK, 2)
     columns = torch.arange(2, dtype=torch.int32).expand(_BLOCK, 2)
     half = int((_packed(columns) & 15).argmax())  # bytes before the second column begins
     low, high = (_packed(digit)[:half] for digit in (outputs & 15, outputs >> 4))
     rows = torch.cat((low & 15, low >> 4)).int() + 16 * torch.cat((high & 15, high >> 4)).int()
-    return rows.argsort()
+    places = rows.argsort()
+    return places, torch.equal(places, torch.arange(len(places)))
 
 
 def _packed(codes: Tensor) -> Tensor:
@@ -169,3 +178,53 @@ def quantized_linear(
     if kind == "int4" and fits_int4(weight.shape, group):
         return Int4Linear(weight, bias, group=group)
     return Int8Linear(weight, bias)
+
+
+class QuantizedEmbedding(nn.Module):
+    """Token ids (B, T) to vectors (B, T, C), out of the matrix of a head."""
+
+    def __init__(self, head: Int8Linear, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.head = head
+        self.dtype = dtype
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head.rows(ids, self.dtype)
+
+
+class Quantizer:
+    """Quantizes a model's matrices while they are loaded, each as soon as all of its parts are there.
+
+    The head stays in 8 bits, for an error there reaches the scores undamped, and so does an embedding that shares its
+    matrix; an embedding of its own, norms and the experts of a mixture stay as they are.
+    """
+
+    def __init__(self, model: Transformer, kind: Kind) -> None:
+        self._model = model
+        self._kind = kind
+        self._owners = {
+            child: (owner, name)
+            for owner in model.modules() for name, child in owner.named_children() if isinstance(child, Linear)
+        }  # fmt: skip
+        self._waiting = Counter(slot.module for slot in model.slots().values())
+
+    def filled(self, slots: Iterable[Slot]) -> None:
+        """Hears of weights that have got their values."""
+        for slot in slots:
+            self._waiting[slot.module] -= 1
+            if not self._waiting[slot.module] and isinstance(slot.module, Linear):
+                self._replace(slot.module)
+
+    def finish(self) -> None:
+        """Quantizes a matrix that embedding and head share, once everything is there."""
+        model = self._model
+        if model.head is None:
+            table = model.embedding.weight
+            model.head = head = Int8Linear(table)
+            model.embedding = QuantizedEmbedding(head, table.dtype)  # type: ignore[assignment]  # asked for rows only
+
+    def _replace(self, child: Linear) -> None:
+        owner, name = self._owners[child]
+        kind: Kind = "int8" if child is self._model.head else self._kind
+        setattr(owner, name, quantized_linear(child.weight, child.bias, kind=kind))
+        del self._owners[child]

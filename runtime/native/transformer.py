@@ -85,7 +85,7 @@ class Transformer(nn.Module):
         encoder_layers = config.n_layers if config.form == "encoder" else config.n_encoder_layers
         self.encoder = Stack(config, "encoder", encoder_layers) if config.form != "decoder" else None
         self.decoder = Stack(config, "self", config.n_layers) if config.form != "encoder" else None
-        self.head = None if config.tied else Linear(config.d_model, config.vocab_size, bias=False)
+        self.head: nn.Module | None = None if config.tied else Linear(config.d_model, config.vocab_size, bias=False)
         self.head_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.head_bias else None
         self._tables = {rope: RotaryTable(rope, config.head_dim) for rope in _ropes(config)}
 

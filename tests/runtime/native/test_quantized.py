@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from memory_checkpoint import MemoryCheckpoint
+from runtime.native.linear import Linear
+from runtime.native.load import load_model
 from runtime.native.quantized import (
     Int4Linear,
     Int8Linear,
@@ -15,6 +18,8 @@ from runtime.native.quantized import (
     quantize_int8,
     quantized_linear,
 )
+from runtime.native.transformer import Transformer
+from tiny_native import tiny_checkpoint
 
 SHAPES = [(64, 64), (576, 576), (960, 576), (576, 1536), (128, 4096)]
 
@@ -129,3 +134,43 @@ def test_int8_codes_use_their_whole_range_and_never_more() -> None:
 
     assert codes.abs().amax() <= 127
     assert (codes.abs().amax(1) >= 126).all()
+
+
+WIDE = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+def holding(model: Transformer, checkpoint: MemoryCheckpoint) -> Transformer:
+    """Returns a model in f32 with the very weights that a quantized one stores."""
+    exact = load_model(checkpoint)
+    for name, layer in model.named_modules():
+        if isinstance(layer, Int8Linear | Int4Linear):
+            shared = exact.head is None and layer is model.head
+            target = exact.embedding if shared or "embedding" in name else exact.get_submodule(name)
+            target.weight.copy_(layer.dequantized())
+    return exact
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_a_model_is_quantized_as_it_is_loaded(kind: Kind, tied: bool) -> None:
+    checkpoint = tiny_checkpoint(**WIDE, tie_word_embeddings=tied)
+    ids = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+
+    model = load_model(checkpoint, dtype=kind)
+
+    exact = holding(model, checkpoint)(ids)
+    assert not any(isinstance(module, Linear) for module in model.modules())
+    assert isinstance(model.head, Int8Linear)
+    assert any(isinstance(module, Int4Linear) for module in model.modules()) == (kind == "int4")
+    for logits in (model(ids), torch.cat([model(ids[:, : at + 1], last_only=True) for at in range(8)], 1)):
+        assert torch.cosine_similarity(logits.flatten(), exact.flatten(), dim=0) > 0.99  # bf16's own noise
+
+
+def test_a_tied_embedding_takes_its_rows_from_the_head() -> None:
+    model = load_model(tiny_checkpoint(**WIDE, tie_word_embeddings=True), dtype="int8")
+
+    assert isinstance(model.head, Int8Linear)
+    rows = model.embedding(torch.tensor([[7, 3]]))
+    assert rows.dtype == torch.bfloat16
+    assert torch.allclose(rows[0].float(), model.head.dequantized()[[7, 3]], rtol=2**-7)
+    assert not any(name.endswith("embedding.weight") for name, _parameter in model.named_parameters())
