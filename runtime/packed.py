@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from runtime.model_errors import DamagedModel, UnsupportedModel, clean_name
 from runtime.packed_layouts import Awq, Compressed, Gptq, Layout, Misfit, Scaled
 from runtime.tensors import F32, Bytes, TensorInfo, TensorSource, check_rows
@@ -89,7 +91,8 @@ class JoinedTensors(TensorSource):
             return self._stored.rows(name, start, stop)
         check_rows(self.infos[name], start, stop)
         try:
-            return self._layouts[name].rows(start, stop)
+            with np.errstate(invalid="ignore", over="ignore"):  # broken scales are for the model's own checks to find
+                return self._layouts[name].rows(start, stop)
         except Misfit as misfit:
             raise _refusal(self._folder, misfit) from misfit
 

@@ -320,4 +320,10 @@ def _without_marks(inner: Inner, marks: Mapping[str, int]) -> Inner:
         model["vocab"] = [[hidden.get(text, text), score] for text, score in model["vocab"]]
     else:
         model["vocab"] = {hidden.get(text, text): token for text, token in model["vocab"].items()}
+    if "merges" in model:
+        prefix = model.get("continuing_subword_prefix") or ""
+        model["merges"] = [
+            (left, right) for left, right in model["merges"]
+            if hidden.keys().isdisjoint((left, right, left + right.removeprefix(prefix)))
+        ]  # fmt: skip
     return Inner.from_str(json.dumps(described))

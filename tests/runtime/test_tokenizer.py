@@ -159,6 +159,21 @@ def test_marks_that_the_model_itself_knows_as_words_are_not_found_in_plain_text(
     assert tokenizer.decode(tokenizer.tokenize("STOP")) == b"STOP"
 
 
+def test_a_mark_that_the_models_merges_make_is_not_found_in_plain_text(tmp_path: Path) -> None:
+    folder = write_tokenizer(tmp_path, "byte-level")
+    described = json.loads((folder / "tokenizer.json").read_text())
+    left, right = described["model"]["merges"][0]
+    mark = described["model"]["vocab"][left + right]
+    described["added_tokens"].append({**described["added_tokens"][0], "id": mark, "content": left + right})
+    (folder / "tokenizer.json").write_text(json.dumps(described))
+    tokenizer = FolderTokenizer(folder)
+    text = "The miller opened the sluice and the stone began to turn."
+
+    assert mark in tokenizer.tokenize(left + right, special=True)
+    assert mark not in tokenizer.tokenize(text)
+    assert tokenizer.decode(tokenizer.tokenize(text)).decode() == text
+
+
 def test_plain_text_takes_no_second_tokenizer_where_the_first_can_be_told(folder: Callable[[str], Path]) -> None:
     tokenizer = FolderTokenizer(folder("byte-level"))
 
