@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from memory_checkpoint import MemoryCheckpoint
+from native_gguf import write_native
+from runtime.checkpoint import open_checkpoint
 from runtime.engine import StopFlag
 from runtime.model_errors import LoadStopped
 from runtime.native import load
@@ -139,3 +144,30 @@ def test_a_set_flag_ends_loading() -> None:
 
     with pytest.raises(LoadStopped):
         load_model(tiny_checkpoint(), stop=stop)
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_folder_on_the_disk_is_read_as_it_was_saved(stored: torch.dtype, tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint()
+    saved = {name: torch.from_numpy(tensor).to(stored) for name, tensor in checkpoint.tensors.items()}
+    save_file(saved, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(dict(checkpoint.config)), encoding="utf-8")
+
+    with open_checkpoint(tmp_path) as opened:
+        model = load_model(opened)
+
+    embedding = model.slots()["embedding.weight"].tensor
+    assert torch.equal(embedding, saved["model.embed_tokens.weight"].float())
+    checkpoint.tensors = {name: tensor.float().numpy() for name, tensor in saved.items()}
+    assert torch.equal(model(IDS), load_model(checkpoint)(IDS))
+
+
+def test_a_gguf_file_on_the_disk_is_read_as_it_was_written(tmp_path: Path) -> None:
+    model = load_model(tiny_checkpoint())
+    path = write_native(tmp_path / "model.gguf", model)
+
+    with open_checkpoint(path) as opened:
+        back = load_model(opened)
+
+    torch.testing.assert_close(back(IDS), model(IDS), atol=1e-6, rtol=0)
+    assert back.config.family == "llama"
