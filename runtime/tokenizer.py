@@ -17,6 +17,7 @@ from tokenizers import Tokenizer as Inner
 
 from runtime.control_text import whole_characters
 from runtime.token_bytes import decoder_of, pre_tokenizer_steps
+from runtime.token_ids import UnknownToken
 from runtime.tokenizer_files import read_templates, read_tokenizer
 
 # Marks that end a turn, by their text: some models' files name only one of the two that they use.
@@ -71,6 +72,15 @@ class Tokenizer(Protocol):
 
     def ends_answer(self, token: int) -> bool:
         """True for every token that ends an answer."""
+
+    def takes_space(self, token: int) -> bool:
+        """Whether a mark takes in the white space behind it, as Phi-3's do."""
+
+    def is_token(self, text: str) -> bool:
+        """Whether a text is one token, control tokens included."""
+
+    def checked(self, ids: Iterable[int]) -> list[int]:
+        """Returns ids that came from outside. Raises `UnknownToken`."""
 
     def tokenize(self, text: str, *, special: bool = False, add_bos: bool = False) -> list[int]:
         """Returns ids; with `special`, control tokens written in the text are recognised. No end mark is added."""
@@ -190,6 +200,21 @@ class FolderTokenizer:
 
     def ends_answer(self, token: int) -> bool:
         return token in self.stop_ids
+
+    def takes_space(self, token: int) -> bool:
+        return token in self._added and self._added[token].rstrip
+
+    def is_token(self, text: str) -> bool:
+        ids = self.tokenize(text, special=True)
+        return len(ids) == 1 and self.label(ids[0]) == text
+
+    def checked(self, ids: Iterable[int]) -> list[int]:
+        return [self._known(token) for token in ids]
+
+    def _known(self, token: int) -> int:
+        if not 0 <= token < self.size:
+            raise UnknownToken(token, self.size)
+        return token
 
     # --- text to ids --------------------------------------------------------------------------------------------
 

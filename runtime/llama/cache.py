@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-import msgspec
-
 from runtime.errors import UserError
+from runtime.evaluation import CacheRecord, Stopped, common_prefix
 from runtime.llama import library as llama_library
 from runtime.llama.model import LlamaModel
 from runtime.schedule import LEAST_SHIFT, EvaluationLog, Schedule
@@ -43,32 +41,8 @@ class EvaluationFailed(UserError):
         )
 
 
-class Stopped(Exception):
-    """The stop flag ended an evaluation: the person pressed Stop. The cache holds what was finished."""
-
-
-class CacheRecord(msgspec.Struct, frozen=True):
-    """What a cache remembers of itself: the tokens that can be used again, and how they were evaluated."""
-
-    ids: tuple[int, ...]
-    schedule: Schedule
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether the schedule leads to these tokens."""
-        try:
-            return self.schedule.held() == list(self.ids)
-        except ValueError:
-            return False
-
-    def holds(self, ids: Sequence[int]) -> bool:
-        """Whether all of these ids, or all but the last, stand somewhere in a row."""
-        wanted = array("i", ids[:-1] if len(ids) > 1 else ids).tobytes()
-        return wanted in array("i", self.ids).tobytes()
-
-
 class TokenCache:
-    """The evaluated tokens of one context, with prefix reuse."""
+    """The evaluated tokens of one context, with prefix reuse. Implements `runtime.evaluation.Cache`."""
 
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
@@ -134,6 +108,10 @@ class TokenCache:
     def append_draft(self, ids: Sequence[int]) -> None:
         """Evaluates tokens at once and keeps the logits after each of them. Raises `Stopped` and `EvaluationFailed`."""
         self._decode(ids, draft=True)
+
+    def settle(self) -> None:
+        """Waits until what was evaluated is computed."""
+        self._library.llama_synchronize(self._model.context)
 
     def take_back(self, length: int) -> bool:
         """Cuts the cache back to its first `length` tokens; False, and then it is empty, where that cannot be done."""
@@ -267,9 +245,3 @@ class TokenCache:
             "The model keeps only the last {n} tokens of some layers, and the change lies further back, "
             "so the conversation was read again."
         ).format(n=f"{window:,}")
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Returns how many tokens at the beginning are equal."""
-    limit = min(len(first), len(second))
-    return next((index for index in range(limit) if first[index] != second[index]), limit)

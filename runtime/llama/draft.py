@@ -17,8 +17,9 @@ from runtime import draft_file
 from runtime.drafts import Guess
 from runtime.engine import LoadListener, StopFlag
 from runtime.errors import UserError
+from runtime.evaluation import common_prefix
 from runtime.gguf_header import GgufHeader
-from runtime.llama.cache import TokenCache, common_prefix
+from runtime.llama.cache import TokenCache
 from runtime.llama.model import LlamaModel, mappable
 from runtime.llama.vocabulary import Vocabulary
 from runtime.params import LoadParams

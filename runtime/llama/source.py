@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from runtime.evaluation import Stopped
 from runtime.llama import library as llama_library
 from runtime.llama.batch import Batch
-from runtime.llama.cache import EvaluationFailed, Stopped, TokenCache
+from runtime.llama.cache import EvaluationFailed, TokenCache
 from runtime.llama.model import LlamaModel
-from runtime.llama.prompt import Prompt
 from runtime.messages import Message
 from runtime.params import SamplingParams
+from runtime.prompt import Prompt
 from runtime.protocol import GenerationRequest
 from runtime.schedule import Schedule
 from runtime.source_errors import HoldsNoConversation, NoSource, SourceTooLong

@@ -17,11 +17,12 @@ from typing import BinaryIO
 import msgspec
 
 from runtime.errors import UserError
+from runtime.evaluation import CacheRecord
 from runtime.gguf_header import split_parts
+from runtime.known_answers import Answer
 from runtime.llama import library as llama_library
 from runtime.llama import long_context
-from runtime.llama.answers import Answer
-from runtime.llama.cache import CacheRecord, TokenCache
+from runtime.llama.cache import TokenCache
 from runtime.llama.model import LlamaModel
 from runtime.places import shown_path
 from runtime.text import _

@@ -7,27 +7,13 @@ from collections.abc import Iterable
 from functools import cached_property, partial
 from typing import Any
 
-from runtime.errors import UserError
 from runtime.llama import byte_fallback
 from runtime.llama.byte_fallback import ByteFallback
 from runtime.llama.token_types import VOCABULARY_KINDS, SpecialTokens, TokenAttribute
-from runtime.text import _
+from runtime.token_ids import UnknownToken
 
 _PIECE_BYTES = 256
 _MARKS = TokenAttribute.CONTROL | TokenAttribute.USER_DEFINED
-
-
-class UnknownToken(UserError):
-    """A token id that the vocabulary does not have."""
-
-    code = "unknown_token"
-
-    def __init__(self, token: int, size: int) -> None:
-        super().__init__(
-            _("The token {token} does not exist.").format(token=token),
-            _("This model's vocabulary has the tokens 0 to {last}.").format(last=size - 1),
-            _("Check the ids, or that the model is the one they were made for."),
-        )
 
 
 class Vocabulary:
@@ -107,6 +93,10 @@ class Vocabulary:
     def checked(self, ids: Iterable[int]) -> list[int]:
         """Returns ids that came from outside. Raises `UnknownToken`."""
         return [self._known(token) for token in ids]
+
+    def takes_space(self, token: int) -> bool:
+        """Whether a mark takes in the white space behind it, as Phi-3's do. Raises `UnknownToken`."""
+        return TokenAttribute.RSTRIP in self.attributes(token)
 
     def attributes(self, token: int) -> TokenAttribute:
         """Returns a token's kind, and how it is matched. Raises `UnknownToken`."""

@@ -8,7 +8,7 @@ from itertools import islice
 from runtime.draft_pace import DraftPace
 from runtime.drafts import Drafter, Guess
 from runtime.engine import Engine
-from runtime.llama.speculation import Speculation
+from runtime.speculation import Speculation
 
 
 class Foreknowing:
@@ -49,8 +49,11 @@ class Eager(DraftPace):
 
 def speculate(engine: Engine, drafter: Drafter, *, most: int = 7) -> Engine:
     """Returns the engine, which from now on checks all the drafter's guesses."""
-    parts = engine._model, engine._cache  # type: ignore[attr-defined]
-    engine._steps = Speculation(*parts, drafter, pace=Eager(), most=most)  # type: ignore[attr-defined]
+    model = engine._model  # type: ignore[attr-defined]
+    engine._steps = Speculation(  # type: ignore[attr-defined]
+        engine._cache, drafter, pace=Eager(), most=min(most, model.micro_batch - 1),  # type: ignore[attr-defined]
+        context_length=model.context_length, ends_answer=model.vocabulary.ends_answer,
+    )  # fmt: skip
     return engine
 
 

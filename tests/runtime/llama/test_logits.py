@@ -62,7 +62,7 @@ def test_what_led_to_invalid_numbers_is_not_used_again(tmp_path: Path, monkeypat
     engine: Any = engines.load(tiny_gguf.write_tiny(tmp_path / "m.gguf"))
     fine = engines.collect(engine, engines.raw("Hello", max_tokens=5))
     with monkeypatch.context() as patched:
-        patched.setattr("runtime.llama.engine.check_score", lambda *_scores: check_score(pointer(NAN), 0))
+        patched.setattr("runtime.llama.draw.check_score", lambda *_scores: check_score(pointer(NAN), 0))
         with pytest.raises(InvalidNumbers):
             engines.collect(engine, engines.raw("Hello", max_tokens=5))
     assert len(engine._cache) == 0

@@ -16,11 +16,11 @@ from engines import collect, raw
 from runtime import memory
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
-from runtime.llama.scoring import Window, log_probabilities, windows_of
 from runtime.logits import InvalidNumbers
 from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest
 from runtime.reading import ReadProgress, Scored
+from runtime.scoring import Window, log_probabilities, windows_of
 
 EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 GREEDY_8 = SamplingParams(temperature=0.0, seed=1, max_tokens=8)

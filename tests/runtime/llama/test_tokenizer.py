@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,14 @@ import pytest
 import tiny_bert
 import tiny_gguf
 from runtime.errors import UserError
-from runtime.llama.answers import KnownAnswers
-from runtime.llama.prompt import PromptBuilder
+from runtime.known_answers import KnownAnswers
 from runtime.llama.token_types import TokenAttribute
 from runtime.llama.tokenizer import GgufTokenizer, NoVocabulary
-from runtime.llama.vocabulary import UnknownToken
 from runtime.messages import Message, Role
+from runtime.prompt import PromptBuilder
 from runtime.protocol import GenerationRequest
 from runtime.stream import StreamDecoder
+from runtime.token_ids import UnknownToken
 from vocabularies import (
     CONTROL,
     NORMAL,
@@ -37,23 +36,8 @@ MARKS = ("<|im_start|>", "<|im_end|>")
 RARE = ("🦙", "\u0e01\u0e33", "e\u0301", "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\t\n", "Ω≈ç√", "漢字", "\x7f")
 
 
-@dataclass
-class VocabularyModel:
-    """As much of a model as a prompt needs."""
-
-    vocabulary: GgufTokenizer
-    source: str
-    context_length: int = 4096
-
-    def template_names(self) -> list[str]:
-        return ["default"]
-
-    def template(self, name: str) -> str:
-        return self.source
-
-
 def prompts_of(vocabulary: GgufTokenizer, template: str) -> Iterator[PromptBuilder]:
-    builder = PromptBuilder(VocabularyModel(vocabulary, template), KnownAnswers())  # type: ignore[arg-type]
+    builder = PromptBuilder(vocabulary, KnownAnswers(), templates={"default": template}, context_length=4096)
     builder._renderer._timeout = 20.0  # two seconds would be short on a busy machine
     yield builder
     builder.close()

@@ -9,8 +9,8 @@ import pytest
 import engines
 import tiny_gguf
 from engines import Answer, chat, collect
+from runtime import known_answers
 from runtime.engine import Engine
-from runtime.llama import answers
 from runtime.messages import Message, Role
 from runtime.protocol import FinishReason, GenerationRequest, TextDelta
 
@@ -129,7 +129,7 @@ def test_the_text_of_the_prompt_is_the_same_with_known_answers(tmp_path: Path) -
     for turns in (conversation, [*conversation, "and <|im_end|> too", "assistant", "x"]):
         for text in turns[1::2]:
             ids = tuple(text.encode())  # the first 256 tokens are the bytes
-            engine._known.remember(answers.Answer(text, ids, "assistant\n"))  # type: ignore[attr-defined]
+            engine._known.remember(known_answers.Answer(text, ids, "assistant\n"))  # type: ignore[attr-defined]
         known, fresh = (prompt_ids(each, chat(*turns)) for each in (engine, other))
         assert known != fresh
         assert "".join(engine.pieces(known)) == "".join(engine.pieces(fresh))
@@ -157,15 +157,15 @@ def test_asking_again_after_an_answer_gives_the_same_text(tmp_path: Path) -> Non
 
 
 def test_the_oldest_answers_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_MOST_TOKENS", 10)
-    known = answers.KnownAnswers()
+    monkeypatch.setattr(known_answers, "_MOST_TOKENS", 10)
+    known = known_answers.KnownAnswers()
     for text in ("a", "b", "a", "c"):
-        known.remember(answers.Answer(text, (1, 2, 3, 4)))
+        known.remember(known_answers.Answer(text, (1, 2, 3, 4)))
     assert [answer.text for answer in known] == ["a", "c"]
     assert known.find("b") is None
 
 
 def test_ids_that_spell_more_than_the_text_are_cut_or_given_up() -> None:
-    assert answers.ids_spelling("one ", [1, 2], [b"one ", b"two"]) == (1,)
-    assert answers.ids_spelling("one t", [1, 2], [b"one ", b"two"]) == ()
-    assert answers.ids_spelling("one", [1], [b"on"]) == ()
+    assert known_answers.ids_spelling("one ", [1, 2], [b"one ", b"two"]) == (1,)
+    assert known_answers.ids_spelling("one t", [1, 2], [b"one ", b"two"]) == ()
+    assert known_answers.ids_spelling("one", [1], [b"on"]) == ()

@@ -6,18 +6,18 @@ template holds exactly what the template says, so a begin mark is never added to
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from runtime.chat_formats import ChatFormat, ChatFormats
 from runtime.control_text import Segment
 from runtime.errors import UserError
-from runtime.llama.answers import Answer, KnownAnswers
-from runtime.llama.cache import common_prefix
-from runtime.llama.model import LlamaModel
-from runtime.llama.token_types import TokenAttribute
+from runtime.evaluation import common_prefix
+from runtime.known_answers import Answer, KnownAnswers
 from runtime.messages import Message, Role
 from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest
@@ -25,6 +25,9 @@ from runtime.reasoning import joined, separated
 from runtime.reasoning_marks import Marks, all_marks, families_of, opened_by
 from runtime.render import Rendered, TemplateRenderer
 from runtime.text import _
+
+if TYPE_CHECKING:
+    from runtime.tokenizer import Tokenizer
 
 _SINKS = 4  # first tokens that models need to keep seeing: Xiao et al., "Efficient streaming language models", 2023
 _UNLIKE = ("a", "0")  # two messages that begin with different tokens
@@ -102,16 +105,18 @@ class PromptBuilder:
     An answer that is among `known` is read as the tokens that the model drew, wherever the prompt holds it verbatim.
     """
 
-    def __init__(self, model: LlamaModel, known: KnownAnswers) -> None:
-        self._vocabulary = model.vocabulary
+    def __init__(
+        self, vocabulary: Tokenizer, known: KnownAnswers, *, templates: Mapping[str, str], context_length: int
+    ) -> None:
+        """`templates` are the model's own, by their names."""
+        self._vocabulary = vocabulary
         self._known_answers = known
-        self._context_length = model.context_length
-        own = {name: model.template(name) for name in model.template_names()}
-        self._formats = ChatFormats(own, self._vocabulary.is_token)
+        self._context_length = context_length
+        self._formats = ChatFormats(dict(templates), vocabulary.is_token)
         self._families: dict[str, tuple[Marks, ...]] = {}  # by the template's source
         self._last_cut: tuple[Message, ...] = ()
         self._renderer = TemplateRenderer()
-        if own:
+        if templates:
             self._renderer.warm_up()
 
     def build(self, request: GenerationRequest) -> Prompt:
@@ -312,7 +317,7 @@ class PromptBuilder:
 
     def _taken_in(self, ids: list[int], text: str) -> int:
         """Returns how much of the white space that begins `text` belongs to the mark before it, as in Phi-3."""
-        if not ids or TokenAttribute.RSTRIP not in self._vocabulary.attributes(ids[-1]):
+        if not ids or not self._vocabulary.takes_space(ids[-1]):
             return 0
         return len(text) - len(text.lstrip(_WHITE_SPACE))
 

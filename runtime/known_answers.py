@@ -6,7 +6,7 @@ conversation and evaluates nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -43,6 +43,11 @@ class KnownAnswers:
         self._tokens += len(answer.ids)
         while self._tokens > _MOST_TOKENS and len(self._answers) > 1:
             self._forget(next(iter(self._answers)))
+
+    def remember_all(self, answers: Iterable[Answer]) -> None:
+        """Keeps several answers."""
+        for answer in answers:
+            self.remember(answer)
 
     def find(self, text: str) -> Answer | None:
         return self._answers.get(text)

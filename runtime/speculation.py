@@ -14,35 +14,14 @@ from typing import Protocol
 
 from runtime.draft_pace import DraftPace
 from runtime.drafts import Drafter, Guess
-from runtime.llama.cache import TokenCache
-from runtime.llama.model import LlamaModel
-from runtime.ngram import NgramDrafter
-from runtime.params import LoadParams
-from runtime.text import _
-
-
-def steps_for(model: LlamaModel, cache: TokenCache, params: LoadParams, draft: Drafter | None) -> Steps:
-    """Returns how a model's tokens are evaluated; one by one, with a note, where it cannot take anything back.
-
-    `draft` is the draft model, where there is one.
-    """
-    if params.speculation == "off":
-        return OneByOne(cache)
-    if model.remembers_states:
-        model.notes.append(_("Nothing is guessed ahead: this kind of model cannot take tokens back."))
-    if model.reads_source and params.speculation == "draft":
-        model.notes.append(_("Nothing is guessed ahead: the draft model cannot read this model's source."))
-    if model.remembers_states or (params.speculation == "draft" and draft is None):
-        return OneByOne(cache)
-    drafter = NgramDrafter(params.ngram_size) if draft is None else draft
-    return Speculation(model, cache, drafter, pace=DraftPace(free=draft is None), most=params.draft_tokens)
+from runtime.evaluation import LAST, Cache
 
 
 class Steps(Protocol):
     """How the tokens of an answer are evaluated."""
 
     speculates: bool
-    row: int  # where the logits of the next token lie, for `llama_get_logits_ith`
+    row: int  # after which token of the last draft the logits of the next token stand, for `Draw.draw`
     drafted: int  # guesses that were evaluated for this answer
     accepted: int  # and those that came true
 
@@ -60,7 +39,7 @@ class Steps(Protocol):
         ...
 
     def shift(self, keep: int) -> int:
-        """Does what `TokenCache.shift` does."""
+        """Does what `Cache.shift` does."""
         ...
 
     def end(self) -> None:
@@ -72,10 +51,10 @@ class OneByOne:
     """Evaluates each token alone. Implements `Steps`."""
 
     speculates = False
-    row = -1
+    row = LAST
     drafted = accepted = 0
 
-    def __init__(self, cache: TokenCache) -> None:
+    def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     @property
@@ -101,18 +80,20 @@ class Speculation:
     speculates = True
 
     def __init__(
-        self, model: LlamaModel, cache: TokenCache, drafter: Drafter, *, pace: DraftPace, most: int
-    ) -> None:
-        self._model = model
+        self, cache: Cache, drafter: Drafter, *, pace: DraftPace, most: int, context_length: int,
+        ends_answer: Callable[[int], bool],
+    ) -> None:  # fmt: skip
+        """Evaluates at most `most` guesses at once: no more than the cache takes, and can take back."""
         self._cache = cache
         self._drafter = drafter
         self._pace = pace
-        self._ends_answer: Callable[[int], bool] = model.vocabulary.ends_answer
-        self._most = min(most, model.micro_batch - 1)
+        self._ends_answer = ends_answer
+        self._context_length = context_length
+        self._most = most
         self._reset()
 
     def _reset(self) -> None:
-        self.row = -1
+        self.row = LAST
         self.drafted = self.accepted = 0
         self._length = len(self._cache)
         self._guesses: list[Guess] = []
@@ -167,16 +148,16 @@ class Speculation:
         self._evaluated = self._checked = self._came_true = 0
 
     def _evaluate(self, token: int, wanted: float) -> None:
-        room = min(self._most, self._model.context_length - self._length - 1, wanted - 1)
+        room = min(self._most, self._context_length - self._length - 1, wanted - 1)
         guesses, count = self._guess(int(room))
         started = self._pace.clock()
         if count:
             self._cache.append_draft([token, *(guess.token for guess in guesses[:count])])
         else:
             self._cache.append(token)
-        self._model.library.llama_synchronize(self._model.context)
+        self._cache.settle()
         self._pace.evaluated(count, self._pace.clock() - started)
-        self.row = 0 if count else -1
+        self.row = 0 if count else LAST
         self.drafted += count
         self._guesses = guesses[: max(count, 1)]
         self._evaluated = count

@@ -8,45 +8,74 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from runtime.llama.answer_text import Speller
-from runtime.llama.cache import TokenCache
-from runtime.llama.logits import check_scores
-from runtime.llama.model import LlamaModel
-from runtime.llama.sampler import SamplerChain
-from runtime.protocol import Difference, FinishReason, PromptProgress, Replayed, ReplayEvent
-from runtime.receipt import BadReceipt, Receipt
+from runtime.answer_text import Speller
+from runtime.engine import StopFlag
+from runtime.evaluation import LAST, Cache, Draw
+from runtime.model_hash import ModelHashes
+from runtime.protocol import Difference, EngineInfo, FinishReason, PromptProgress, Replayed, ReplayEvent
+from runtime.receipt import BadReceipt, Receipt, ReplayRefused, deciding
 from runtime.schedule import Operation
 from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
 
+if TYPE_CHECKING:
+    from runtime.tokenizer import Tokenizer
+
 _ENDED = -1  # in place of a token: the answer ended here
+
+
+def require_same(
+    receipt: Receipt, info: EngineInfo, load: dict[str, Any], *, model: Path, stop: StopFlag
+) -> None:
+    """Raises `ReplayRefused` where the model, the build or a setting of loading is another than it was.
+
+    `load` holds the settings that decide, as the model is loaded now. Raises `HashingStopped` too.
+    """
+    if receipt.build != info.build:
+        raise ReplayRefused("build", then=receipt.build, now=info.build)
+    then = deciding(receipt.load_params)
+    differing = sorted(name for name in then.keys() | load if then.get(name) != load.get(name))
+    if differing:
+        raise ReplayRefused("load", names=", ".join(differing))
+    if not receipt.model_sha256:
+        raise ReplayRefused("unidentified")
+    if receipt.model_sha256 != ModelHashes().of(model, stop=stop):
+        raise ReplayRefused("model")
 
 
 class Replay:
     """One answer that is made again. The cache then holds it."""
 
-    def __init__(self, model: LlamaModel, cache: TokenCache, receipt: Receipt, sampler: SamplerChain) -> None:
-        """`receipt` has been checked; `sampler` is fresh, made with its parameters and seed."""
-        self._model, self._cache, self._receipt, self._sampler = model, cache, receipt, sampler
+    def __init__(
+        self, receipt: Receipt, vocabulary: Tokenizer, cache: Cache, draw: Draw, *, longest_piece: int
+    ) -> None:
+        """`receipt` has been checked; `draw` is fresh, made with its parameters and seed.
+
+        `longest_piece` is how many tokens the engine evaluates at once.
+        """
+        self._receipt, self._vocabulary, self._cache, self._source = receipt, vocabulary, cache, draw
+        self._longest_piece = longest_piece
         ends = receipt.reason == FinishReason.END, receipt.reason == FinishReason.GRAMMAR
         self._expected = [*receipt.ids, *([_ENDED] if any(ends) else [])]
         self._drawn: list[int] = []
 
     def events(self) -> Iterator[ReplayEvent]:
-        """Yields progress and last `Replayed`. Raises `Stopped`, `EvaluationFailed`, `InvalidNumbers`, `BadReceipt`."""
+        """Yields progress and last `Replayed`. Raises `Stopped`, `InvalidNumbers`, `BadReceipt`, and what evaluates."""
         self._require_known_pieces()
         self._cache.clear()
         yield from self._read()
-        self._sampler.remember(self._cache.ids)
-        check_scores(self._model.library.llama_get_logits_ith(self._model.context, -1), self._model.vocabulary.size)
+        self._source.remember(self._cache.ids)
+        self._source.check()
         self._write()
         yield self._result()
 
     def _require_known_pieces(self) -> None:
         """Raises `BadReceipt` where a piece is longer than this context evaluates at once."""
         operations = chain(self._receipt.prompt.operations(), self._receipt.answer.operations())
-        if any(len(operation.ids) > self._model.micro_batch for operation in operations):
+        if any(len(operation.ids) > self._longest_piece for operation in operations):
             raise BadReceipt("context")
 
     def _read(self) -> Iterator[PromptProgress]:
@@ -85,13 +114,13 @@ class Replay:
                 row = draws.send(token)
 
     def _draw(self, row: int) -> int:
-        token = self._sampler.sample(self._model.context, row)
-        ends = token is None or (not self._receipt.ignore_end and self._model.vocabulary.ends_answer(token))
+        token = self._source.draw(row)
+        ends = token is None or (not self._receipt.ignore_end and self._vocabulary.ends_answer(token))
         return _ENDED if ends or token is None else token
 
     def _draws(self) -> Generator[int, int, None]:
         """Yields the row of the scores from which the next token is drawn; is sent that token."""
-        token = yield -1
+        token = yield LAST
         for operation in self._receipt.answer.operations():
             if not operation.ids:
                 self._carry_out(operation)
@@ -100,7 +129,7 @@ class Replay:
                 raise BadReceipt("answer")
             self._carry_out(operation)
             if operation.kind == "read":
-                token = yield -1
+                token = yield LAST
                 continue
             for row, guess in enumerate((*operation.ids[1:], None)):
                 token = yield row
@@ -137,11 +166,11 @@ class Replay:
         )
 
     def _label(self, token: int) -> str:
-        return "" if token == _ENDED else self._model.vocabulary.label(token)
+        return "" if token == _ENDED else self._vocabulary.label(token)
 
     def _text(self, ids: list[int]) -> str:
         """Returns what these tokens show, as the answer showed them."""
-        piece = Speller(self._model.vocabulary, self._receipt.named).spell
+        piece = Speller(self._vocabulary, self._receipt.named).spell
         decoder, matcher = StreamDecoder(), StopMatcher(self._receipt.sampling_params.stop)
         decoder.feed(b"".join(map(piece, self._receipt.continued)))
         text = ""

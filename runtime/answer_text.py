@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from runtime.llama.answers import Answer, ids_spelling
-from runtime.llama.prompt import Prompt
-from runtime.llama.vocabulary import Vocabulary
+from runtime.known_answers import Answer, ids_spelling
 from runtime.messages import Message, Role
+from runtime.prompt import Prompt
 from runtime.protocol import TextDelta
 from runtime.reasoning import JoinedText, Piece, ReasoningSplitter, separated
 from runtime.stop import StopMatcher
 from runtime.stream import StreamDecoder
 
+if TYPE_CHECKING:
+    from runtime.tokenizer import Tokenizer
+
 
 class AnswerText:
     """One answer's text as it comes. `before` is the text of the answer that is continued, its reasoning joined."""
 
-    def __init__(self, vocabulary: Vocabulary, prompt: Prompt, *, stop: Sequence[str], before: str) -> None:
+    def __init__(self, vocabulary: Tokenizer, prompt: Prompt, *, stop: Sequence[str], before: str) -> None:
         self.ids = list(prompt.continued)
         self.stop_text = ""
         self.generated = self.reasoning_tokens = 0
@@ -81,7 +84,7 @@ class AnswerText:
 class Speller:
     """Spells tokens: control tokens as nothing, except those that are `named`, which are marks of reasoning."""
 
-    def __init__(self, vocabulary: Vocabulary, named: Sequence[int]) -> None:
+    def __init__(self, vocabulary: Tokenizer, named: Sequence[int]) -> None:
         self._vocabulary = vocabulary
         self._named = frozenset(named)
 

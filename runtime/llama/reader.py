@@ -1,0 +1,46 @@
+"""Evaluates a text from an empty memory and hands out the logits at its tokens. Knows no chat and keeps no cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from runtime.llama.batch import Batch
+from runtime.llama.model import LlamaModel
+from runtime.scoring import Logits
+
+
+class Reader:
+    """Evaluates token sequences from an empty memory, in pieces whose logits fit into a bounded room.
+
+    Implements `runtime.scoring.Reader`.
+    """
+
+    def __init__(self, model: LlamaModel) -> None:
+        self._model = model
+        self._n_vocab = model.vocabulary.size
+        self._step = min(model.micro_batch, model.logit_rows)
+
+    def rows(self, tokens: Sequence[int], first: int, *, at_most: int = 0) -> Iterator[tuple[int, Logits]]:
+        """Yields (tokens read, logits (n, V) at those from `first` on) for each piece; valid until the next one.
+
+        `at_most` limits the size of a piece further.
+        """
+        library, context = self._model.library, self._model.context
+        library.llama_memory_clear(library.llama_get_memory(context), False)
+        step = min(self._step, at_most) if at_most else self._step
+        with Batch(library, step) as batch:
+            for start in range(0, len(tokens), step):
+                piece = tokens[start : start + step]
+                batch.clear()
+                for position, token in enumerate(piece, start):
+                    batch.add(token, position, wanted=position >= first)
+                batch.evaluate(context)
+                yield len(piece), self._logits(min(max(start + len(piece) - first, 0), len(piece)))
+
+    def _logits(self, count: int) -> Logits:
+        if not count:
+            return np.empty((0, self._n_vocab), np.float32)
+        pointer = self._model.library.llama_get_logits(self._model.context)
+        return np.ctypeslib.as_array(pointer, (count, self._n_vocab))
