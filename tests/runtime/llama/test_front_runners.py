@@ -73,7 +73,8 @@ def test_the_likeliest_token_is_found() -> None:
 def test_a_common_shape_does_not_need_the_whole_vocabulary() -> None:
     rng, chain = np.random.default_rng(2), make_chain(count=40, greedy=False, seed=1)
     front = FrontRunners(load_library(), size=V, count=40)
-    drawn = [front.draw(chain, pointer_to(SHAPES["bell"](rng).astype(np.float32))) for _ in range(50)]
+    scores = [SHAPES["bell"](rng).astype(np.float32) for _ in range(50)]  # kept: a pointer alone keeps nothing
+    drawn = [front.draw(chain, pointer_to(each)) for each in scores]
     assert drawn.count(None) <= 2  # equal scores by chance
 
 
@@ -86,7 +87,8 @@ def test_a_common_shape_does_not_need_the_whole_vocabulary() -> None:
 )  # fmt: skip
 def test_where_the_choice_is_open_nothing_is_drawn(scores: np.ndarray) -> None:
     chain = make_chain(count=40, greedy=False, seed=1)
-    drawn = FrontRunners(load_library(), size=V, count=40).draw(chain, pointer_to(scores.astype(np.float32)))
+    single = scores.astype(np.float32)
+    drawn = FrontRunners(load_library(), size=V, count=40).draw(chain, pointer_to(single))
     assert drawn is None
 
 
