@@ -6,7 +6,7 @@ import math
 
 from runtime.architectures.base import Fields, Settings, TensorRow
 from runtime.architectures.forms import ADD_ONE
-from runtime.architectures.shared import BLK, HF_LAYER, LAYER, hf_layer_types
+from runtime.architectures.shared import BLK, HF_LAYER, LAYER, hf_activation_name, hf_layer_types
 from runtime.config import ModelConfig
 from runtime.text import _
 
@@ -16,7 +16,7 @@ _NORM_NAMES = {  # ours: in folders, in GGUF
     "ffn_residual.norm": ("pre_feedforward_layernorm", "ffn_norm"),
     "ffn_residual.post_norm": ("post_feedforward_layernorm", "post_ffw_norm"),
 }
-FIXED: Fields = {"norm_placement": "both", "activation": "gelu_tanh"}
+FIXED: Fields = {"norm_placement": "both"}
 
 
 def both_norms() -> tuple[TensorRow, ...]:
@@ -62,8 +62,6 @@ def misfit(config: ModelConfig, largest: int) -> str | None:
              "head_dim": config.head_dim}  # fmt: skip
     if not math.isclose(config.score_scale, gguf_scale(known, largest)["attention_scale"]):
         return _("llama.cpp's Gemma graph scales scores by the head size; this model scales them otherwise.")
-    if config.out_bias:
-        return _("llama.cpp's Gemma graph adds no bias after attention; this model does.")
     return None
 
 
@@ -101,5 +99,5 @@ def write_gguf_windows(config: ModelConfig, every: int) -> Fields:
 def write_hf(config: ModelConfig) -> Fields:
     """Returns config.json's keys of both families."""
     softcap = config.logit_softcap or None
-    activation = {"hidden_activation": "gelu_pytorch_tanh"}
+    activation = {"hidden_activation": hf_activation_name(config)}
     return hf_layer_types(config) | write_scale(config) | activation | {"final_logit_softcapping": softcap}

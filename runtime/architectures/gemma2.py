@@ -19,7 +19,9 @@ from runtime.text import _
 _EVERY = 2  # one layer in so many sees everything, in files that do not say
 _WINDOW = 4096
 _LARGEST = 46  # layers of the 27B model
-_FUNCTIONS = RopeFunctions(windows=True, biases={"qkv_bias": "attention_bias", "out_bias": "attention_bias"})
+_FUNCTIONS = RopeFunctions(
+    windows=True, activation="gelu_tanh", biases={"qkv_bias": "attention_bias", "out_bias": "attention_bias"}
+)
 
 
 def _extra_hf(raw: Settings, known: Fields) -> Fields:
@@ -64,6 +66,7 @@ ARCHITECTURE = Architecture(
     gguf="gemma2",
     hf_defaults={"vocab_size": 256000, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
                  "max_position_embeddings": 8192, "tie_word_embeddings": True, "query_pre_attn_scalar": 256,
+                 "hidden_activation": "gelu_pytorch_tanh",
                  "sliding_window": _WINDOW, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     tensors=(*gemma.ends(), *gemma.both_norms(), *attention(), *gated_ffn()),
     keys=(

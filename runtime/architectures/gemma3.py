@@ -24,7 +24,10 @@ _EVERY = 6  # one layer in so many sees everything, in files that do not say
 _LARGEST = 62  # layers of the 27B model
 _LOCAL_BASE = 10_000.0
 _FUNCTIONS = RopeFunctions(
-    base=1_000_000.0, windows=True, biases={"qkv_bias": "attention_bias", "out_bias": "attention_bias"}
+    base=1_000_000.0,
+    windows=True,
+    activation="gelu_tanh",
+    biases={"qkv_bias": "attention_bias", "out_bias": "attention_bias"},
 )
 
 
@@ -78,6 +81,7 @@ ARCHITECTURE = Architecture(
     fixed={"qk_norm": "head"},
     hf_defaults={"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
                  "max_position_embeddings": 131072, "tie_word_embeddings": True, "query_pre_attn_scalar": 256,
+                 "hidden_activation": "gelu_pytorch_tanh",
                  "sliding_window": 4096},
     tensors=(
         *gemma.ends(),

@@ -19,6 +19,7 @@ from runtime.config import ModelConfig
 
 _FUNCTIONS = RopeFunctions(
     divisors=True,
+    graph_biases=("qkv_bias", "out_bias", "ffn_bias"),
     biases={"qkv_bias": "attention_bias", "out_bias": "attention_bias", "ffn_bias": "mlp_bias"},
 )
 

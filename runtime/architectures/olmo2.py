@@ -33,8 +33,6 @@ def _fits(config: ModelConfig) -> str | None:
         return _("llama.cpp's OLMo 2 graph needs a head of its own; this model's is its embedding.")
     if config.head_dim * config.n_heads != config.d_model:
         return _("llama.cpp's OLMo 2 graph derives the head size from the model's width; this model's differs.")
-    if config.out_bias:
-        return _("llama.cpp's OLMo 2 graph adds no bias after attention; this model does.")
     return _FUNCTIONS.fits_gguf(config)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from runtime.architectures.rope_keys import (
     rope_to_hf,
 )
 from runtime.config import ModelConfig, RopeLayout
+from runtime.text import _
 
 LAYER, HF_LAYER, BLK = "decoder.layers.{i}.", "model.layers.{i}.", "blk.{i}."
 QKV = tuple(f"{LAYER}attention.{part}.weight" for part in "qkv")
@@ -65,6 +66,7 @@ EXPERTS = (
     KeyRow("n_experts_used", "num_experts_per_tok", "expert_used_count"),
 )
 
+_BIASES = ("qkv_bias", "out_bias", "ffn_bias")
 _HF_ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh",
                    "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh", "relu": "relu"}  # fmt: skip
 
@@ -73,6 +75,11 @@ def hf_activation(raw: Settings, *names: str) -> str:
     """Returns the activation that config.json names under the first of `names` it has; an unknown name as it is."""
     name = next((str(raw[key]) for key in names if raw.get(key)), "silu")
     return _HF_ACTIVATIONS.get(name, name)
+
+
+def hf_activation_name(config: ModelConfig) -> str:
+    """Returns config.json's name of the activation."""
+    return "gelu_pytorch_tanh" if config.activation == "gelu_tanh" else config.activation
 
 
 def hf_windows(raw: Settings, known: Fields, default: Callable[[int], bool] = lambda layer: True) -> Fields:
@@ -109,36 +116,37 @@ def gguf_names(settings: Settings, known: Fields, source: Source) -> Fields:
 class RopeFunctions:
     """The functions of an `Architecture` with rotary positions.
 
-    `base` is the family's in files that do not say; `divisors`, whether llama.cpp's graph of it reads a table of
-    divisors, and `windows`, whether it has sliding windows; `biases` gives config.json's key for those of our fields
-    that it says.
+    `base` is the family's in files that do not say; `biases` gives config.json's key for those of our fields that it
+    says. The others tell of llama.cpp's graph: whether it reads a table of `divisors` and has sliding `windows`, its
+    activation, and which biases it adds.
     """
 
     def __init__(
         self, *, base: float = 10_000.0, layout: RopeLayout = "half", divisors: bool = False, windows: bool = False,
-        biases: Mapping[str, str] | None = None,
+        biases: Mapping[str, str] | None = None, activation: str = "silu",
+        graph_biases: Collection[str] = ("qkv_bias",),
     ) -> None:  # fmt: skip
         self.base, self.layout, self.divisors, self.windows = base, layout, divisors, windows
         self.biases = biases or {}
+        self.activation, self.graph_biases = activation, graph_biases
 
     def extra_hf(self, raw: Settings, known: Fields) -> Fields:
         """Returns rope, activation, and biases."""
         return {
             "rope": hf_rope(raw, known["head_dim"], base=self.base, layout=self.layout),
-            "activation": hf_activation(raw, "hidden_act", "hidden_activation"),
+            "activation": hf_activation(raw, "hidden_activation", "hidden_act"),
         } | {ours: bool(raw.get(key, False)) for ours, key in self.biases.items()}
 
     def extra_gguf(self, settings: Settings, known: Fields, source: Source) -> Fields:
-        """Returns rope, and what the names of the tensors tell."""
-        rope = {"rope": gguf_rope(settings, known["head_dim"], source, layout=self.layout)}
-        return rope | gguf_names(settings, known, source)
+        """Returns rope, activation, and what the names of the tensors tell."""
+        rope = gguf_rope(settings, known["head_dim"], source, layout=self.layout)
+        return {"rope": rope, "activation": self.activation} | gguf_names(settings, known, source)
 
     def write_hf(self, config: ModelConfig) -> Fields:
         """Returns the keys of rope, activation, and biases."""
-        names = {ours: hf for hf, ours in reversed(_HF_ACTIVATIONS.items())} | {"gelu_tanh": "gelu_pytorch_tanh"}
         return (
             rope_to_hf(config.rope, config.head_dim)
-            | {"hidden_act": names[config.activation]}
+            | {"hidden_act": hf_activation_name(config)}
             | {key: getattr(config, ours) for ours, key in self.biases.items()}
         )
 
@@ -152,7 +160,13 @@ class RopeFunctions:
         return rope_tensors(config, divisors=self.divisors)
 
     def fits_gguf(self, config: ModelConfig) -> str | None:
-        """Says why llama.cpp's graph cannot turn as the model does."""
+        """Says why llama.cpp's graph cannot turn, bend or shift as the model does."""
+        if config.activation != self.activation:
+            return _("llama.cpp's graph of this family has another activation than “{name}”.").format(
+                name=config.activation
+            )
+        if any(getattr(config, bias) for bias in _BIASES if bias not in self.graph_biases):
+            return _("llama.cpp's graph of this family adds fewer biases than this model.")
         return rope_misfit(config, divisors=self.divisors)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -93,6 +94,24 @@ def test_an_unknown_architecture_is_named_with_those_that_are_known() -> None:
 
     assert "mamba" in raised.value.info.title
     assert "llama" in raised.value.info.message
+
+
+@pytest.mark.parametrize(
+    ("family", "different", "said"),
+    [
+        ("llama", {"activation": "gelu"}, "gelu"),
+        ("qwen3", {"out_bias": True}, "biases"),
+        ("smollm3", {"ffn_bias": True}, "biases"),
+        ("gemma3", {"activation": "silu"}, "silu"),
+    ],
+)
+def test_what_llama_cpps_graph_lacks_is_said(family: str, different: dict[str, Any], said: str) -> None:
+    architecture = reading.by_name(family)
+    usual = {"activation": "gelu_tanh" if family == "gemma3" else "silu", "no_rope_layers": (3,)}
+    model = read(num_hidden_layers=4)
+
+    assert architecture.fits_gguf(msgspec.structs.replace(model, **usual)) is None
+    assert said in str(architecture.fits_gguf(msgspec.structs.replace(model, **usual | different)))
 
 
 def test_older_names_of_settings_are_known() -> None:
