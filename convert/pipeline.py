@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from convert.importance import read_importance
 from convert.options import ConvertOptions
 from convert.plan import Plan, plan_from_folder, plan_from_gguf
 from convert.recipes import UnknownRecipe, recipe_named
@@ -69,10 +70,13 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
     started = time.perf_counter()
     _require_types(options)
     options = msgspec.structs.replace(options, recipe=recipe_named(options.recipe))
+    importance = read_importance(options.importance) if options.importance is not None else None
     with open_checkpoint(options.source, threads=_threads(options)) as checkpoint:
-        sources = [options.source, *_files(checkpoint)]
+        sources = [options.source, *_files(checkpoint), *([options.importance] if options.importance else [])]
         require_target(options.target, sources=sources, replace=options.agreed or options.dry_run)
-        plan = (plan_from_gguf if checkpoint.kind == "gguf" else plan_from_folder)(checkpoint, options)
+        plan = (plan_from_gguf if checkpoint.kind == "gguf" else plan_from_folder)(
+            checkpoint, options, importance=importance
+        )
         yield _described(plan, options, checkpoint)
         if options.dry_run:
             return

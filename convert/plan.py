@@ -5,15 +5,16 @@ Everything that can be refused is refused here. Reads headers and settings, no w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from convert import gguf_keys
 from convert.gguf_file import KeyValue, Layout, TensorEntry, layout, u32
+from convert.importance import Importance
 from convert.metadata import model_keys, name_of, require_graph
 from convert.options import ConvertOptions
 from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, TensorSpec, plan
-from convert.tensors import Product, Stored, products_of
+from convert.tensors import F32, Product, Stored, products_of
 from convert.vocabulary import Vocabulary, template_keys, vocabulary_of
 from convert.vocabulary_proof import proven
 from runtime import gguf_header
@@ -22,7 +23,8 @@ from runtime.architectures.reading import identify
 from runtime.checkpoint import Checkpoint
 from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader
-from runtime.text import _
+from runtime.model_errors import clean_name
+from runtime.text import _, ngettext
 from runtime.tokenizer import FolderTokenizer
 from runtime.tokenizer_files import read_templates, read_tokenizer
 
@@ -53,7 +55,7 @@ class ImportanceNeeded(UserError):
         super().__init__(
             _("{type} needs an importance matrix.").format(type=recipe),
             _("“{tensor}” would get so few bits that it has to be known which of its weights matter.").format(
-                tensor=tensor
+                tensor=clean_name(tensor)
             ),
             _("Make one with “quern imatrix”, or choose Q3_K_S or larger."),
         )
@@ -68,6 +70,7 @@ class Plan:
     products: tuple[Product, ...]
     layout: Layout
     notes: tuple[str, ...]
+    importance: Importance | None = None
 
     @property
     def n_params(self) -> int:
@@ -79,9 +82,15 @@ class Plan:
         """Of the tensors alone, without the header."""
         return 8 * sum(placed.entry.n_bytes for placed in self.layout.tensors) / max(self.n_params, 1)
 
+    def weights_of(self, choice: Choice) -> F32 | None:
+        """Returns how much the columns of a tensor matter, where that was measured."""
+        return self.importance.weights_for(choice.tensor.name, choice.tensor.shape) if self.importance else None
 
-def plan_from_gguf(checkpoint: Checkpoint, options: ConvertOptions) -> Plan:
-    """Returns the plan for a GGUF source, of any architecture. Raises `QuantizedAlready` and `ImportanceNeeded`."""
+
+def plan_from_gguf(
+    checkpoint: Checkpoint, options: ConvertOptions, *, importance: Importance | None = None
+) -> Plan:
+    """Returns the plan for a GGUF source, of any architecture. Raises `QuantizedAlready` and what `planned` raises."""
     header = gguf_header.read_header(checkpoint.path)
     if header.quantization.upper() not in FLOATS and not options.agreed and not options.dry_run:
         raise QuantizedAlready(header.name, header.quantization)
@@ -93,13 +102,16 @@ def plan_from_gguf(checkpoint: Checkpoint, options: ConvertOptions) -> Plan:
     notes = []
     if header.quantization.upper() not in FLOATS:
         notes.append(_("The source is already quantized ({type}).").format(type=header.quantization))
-    return planned(metadata, products, _facts(header), options, notes=notes)
+    return planned(metadata, products, _facts(header), options, notes=notes, importance=importance)
 
 
-def plan_from_folder(checkpoint: Checkpoint, options: ConvertOptions) -> Plan:
+def plan_from_folder(
+    checkpoint: Checkpoint, options: ConvertOptions, *, importance: Importance | None = None
+) -> Plan:
     """Returns the plan for a Hugging Face folder.
 
-    Raises what `identify`, `bind` and `vocabulary_of` raise, `NoGraph`, `TokenizerDiffers` and `ImportanceNeeded`.
+    Raises what `identify`, `bind` and `vocabulary_of` raise, `NoGraph`, `TokenizerDiffers` and what `planned`
+    raises.
     """
     architecture, stated = identify(checkpoint)
     require_graph(architecture, stated)
@@ -112,7 +124,8 @@ def plan_from_folder(checkpoint: Checkpoint, options: ConvertOptions) -> Plan:
         **made.keys(), **template_keys(read_templates(checkpoint.path)),
     }  # fmt: skip
     facts = ModelFacts(architecture.gguf, config.n_layers, config.n_heads, config.n_kv_heads, config.n_experts)
-    return planned(metadata, products, facts, options, notes=[*checkpoint.notes, *made.notes])
+    return planned(metadata, products, facts, options, notes=[*checkpoint.notes, *made.notes],
+                   importance=importance)  # fmt: skip
 
 
 def _vocabulary(checkpoint: Checkpoint, n_rows: int) -> Vocabulary:
@@ -129,24 +142,44 @@ def _vocabulary(checkpoint: Checkpoint, n_rows: int) -> Vocabulary:
 
 def planned(
     metadata: Mapping[str, KeyValue], products: list[Product] | list[Stored], facts: ModelFacts,
-    options: ConvertOptions, *, notes: list[str],
+    options: ConvertOptions, *, notes: list[str], importance: Importance | None = None,
 ) -> Plan:  # fmt: skip
-    """Chooses the types and lays the file out. Raises `ImportanceNeeded`."""
+    """Chooses the types and lays the file out. Raises `ImportanceNeeded` and `ForeignImportanceMatrix`."""
     made = {product.spec.name: product for product in products}
-    has_importance = options.importance is not None
     choices = plan(
         [product.spec for product in products], facts, options.recipe, wishes=options.wishes,
-        has_importance=has_importance,
+        has_importance=importance is not None,
     )  # fmt: skip
-    needing = next((choice for choice in choices if choice.needs_importance), None)
-    if needing is not None and not has_importance:
+    unknown = _without_importance(choices, importance)
+    needing = next((choice for choice in unknown if choice.needs_importance), None)
+    if needing is not None:
         raise ImportanceNeeded(options.recipe, needing.tensor.name)
-    keys = {**metadata, **_type_keys(options.recipe)}
+    keys = {**metadata, **_type_keys(options.recipe), **(importance.keys() if importance is not None else {})}
     entries = (TensorEntry(choice.tensor.name, choice.tensor.shape, choice.type) for choice in choices)
     return Plan(
         keys, tuple(choices), tuple(made[choice.tensor.name] for choice in choices), layout(keys, entries),
-        tuple([*notes, *_substitutions(choices)]),
+        tuple([*notes, *_substitutions(choices), *(_unweighed(unknown) if importance is not None else ())]), importance,
     )  # fmt: skip
+
+
+def _without_importance(choices: Sequence[Choice], importance: Importance | None) -> list[Choice]:
+    """Returns the packed tensors that the matrix says nothing about. Raises `ForeignImportanceMatrix`."""
+    packed = [choice for choice in choices if choice.type not in FLOATS and choice.type != choice.tensor.type]
+    if importance is None:
+        return packed
+    importance.require_any_of(choice.tensor.name for choice in choices)
+    return [choice for choice in packed if importance.weights_for(choice.tensor.name, choice.tensor.shape) is None]
+
+
+def _unweighed(choices: Sequence[Choice]) -> Iterator[str]:
+    """Says which tensors of the layers the matrix knows nothing of; embeddings and outputs are never measured."""
+    inner = [choice.tensor.name for choice in choices if "blk." in choice.tensor.name]
+    if inner:
+        yield ngettext(
+            "{count} tensor is packed without the importance matrix, which lacks it: {first}.",
+            "{count} tensors are packed without the importance matrix, which lacks them: {first} and others.",
+            len(inner),
+        ).format(count=len(inner), first=clean_name(inner[0]))
 
 
 def _type_keys(recipe: str) -> dict[str, KeyValue]:

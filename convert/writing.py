@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,6 @@ from convert.gguf_file import ALIGNMENT
 from convert.packing import packed
 from convert.plan import Plan
 from convert.safe_file import SafeFiles
-from convert.tensors import F32
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.text import _
@@ -35,7 +34,7 @@ class WriteProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(
-    plan: Plan, target: Path, stop: StopFlag, *, threads: int, importance: Mapping[str, F32] | None = None
+    plan: Plan, target: Path, stop: StopFlag, *, threads: int
 ) -> Iterator[WriteProgress]:
     """Writes the file beside its target and puts it there when it is whole.
 
@@ -47,7 +46,7 @@ def write(
         done = len(plan.layout.header)
         for choice, product, placed in zip(plan.choices, plan.products, plan.layout.tensors, strict=True):
             assert done == placed.offset
-            weights = (importance or {}).get(choice.tensor.name)
+            weights = plan.weights_of(choice)
             for piece in packed(choice, product, importance=weights, threads=threads):
                 if stop.is_set():
                     raise ConversionStopped

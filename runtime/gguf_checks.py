@@ -21,12 +21,15 @@ _TOKENS = "tokenizer.ggml.tokens"
 _BYTE_TOKEN = 6  # llama.cpp's LLAMA_TOKEN_TYPE_BYTE
 _NO_WEIGHTS = frozenset({"Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64"})  # nothing can be multiplied with these
 _WEIGHT_NAMES = (".weight", ".lora_a", ".lora_b")
+_NO_MODEL = "imatrix"  # measurements of a model, of whatever architecture
 _INTEGER_TABLES = (".ffn_gate_tid2eid.weight",)  # looked up by token number, never multiplied
 
 
 def check(metadata: Mapping[str, Value]) -> None:
     """Raises `Lie` for the first contradiction between the keys."""
     architecture = metadata.get("general.architecture")
+    if metadata.get("general.type") == _NO_MODEL and architecture is None:
+        return
     if not isinstance(architecture, str) or not architecture.strip():
         raise Lie(_("It does not name its architecture."))
     if metadata.get("general.type", "model") == "model":

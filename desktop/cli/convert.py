@@ -43,6 +43,8 @@ def command() -> click.Command:
             Option("--embedding-type", default="", metavar="TYPE", help=_("The type of the token embedding.")),
             Option("--pure", is_flag=True, default=False, help=_(
                 "Gives every matrix the same type, without the mixture that keeps more of what matters.")),
+            Option("--imatrix", "importance", default="", metavar="FILE", help=_(
+                "An importance matrix, which types of few bits need and all others get better with.")),
             Option("--dry-run", is_flag=True, default=False, help=_("Says what would be written, and writes nothing.")),
             Option("--yes", "agreed", is_flag=True, default=False, help=_(
                 "Agrees to replace a file that is there, and to quantize what is quantized already.")),
@@ -61,7 +63,11 @@ def convert(source: str, target: str, as_json: bool, **given: Any) -> None:
         tensor_types=tuple(map(_pattern, given.pop("tensor_types"))), output_type=given.pop("output_type").upper(),
         embedding_type=given.pop("embedding_type").upper(), pure=given.pop("pure"),
     )  # fmt: skip
-    options = ConvertOptions(source=_found(source), target=Path(target).expanduser(), wishes=wishes, **given)
+    importance = given.pop("importance")
+    options = ConvertOptions(
+        source=_found(source), target=Path(target).expanduser(), wishes=wishes,
+        importance=Path(importance).expanduser() if importance else None, **given,
+    )  # fmt: skip
     planned: Planned | None = None
     for event in _run(options):
         if isinstance(event, Planned):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 
 from runtime.llama.library import load_library
 
@@ -19,6 +22,18 @@ def quantize(source: Path, target: Path, file_type: int, **settings: Any) -> Pat
         setattr(params, name, value)
     assert library.llama_model_quantize(str(source).encode(), str(target).encode(), params) == 0
     return target
+
+
+def imatrix_of(values: Mapping[str, np.ndarray]) -> Any:
+    """Returns an importance matrix as `llama_model_quantize` takes it: the setting `imatrix`."""
+    kind = load_library().llama_model_imatrix_data
+    arrays = {name: np.ascontiguousarray(each, np.float32).reshape(-1) for name, each in values.items()}
+    pointer = ctypes.POINTER(ctypes.c_float)
+    entries = (kind * (len(arrays) + 1))(*(
+        kind(name.encode(), each.ctypes.data_as(pointer), each.size) for name, each in arrays.items()
+    ))  # fmt: skip
+    entries.arrays = arrays  # as long as the list lives
+    return entries
 
 
 def tensors_of(path: Path) -> dict[str, tuple[str, bytes]]:
