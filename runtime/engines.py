@@ -6,35 +6,41 @@ from pathlib import Path
 from typing import Literal
 
 from runtime.engine import Embedder, Engine, LoadListener, StopFlag, Tokenizer
+from runtime.model_errors import UnsupportedModel
 from runtime.params import LoadParams
+from runtime.text import _
 
-EngineName = Literal["auto", "llama"]
-ENGINES: tuple[EngineName, ...] = ("auto", "llama")
+EngineName = Literal["llama", "native"]
+
+
+def engine_of(path: Path, params: LoadParams) -> EngineName:
+    """Returns which engine runs a model: the one that was chosen, or llama.cpp wherever it can."""
+    if params.engine != "auto":
+        return params.engine
+    return "native" if _is_folder(path) else "llama"
 
 
 def open_engine(
-    path: Path,
-    params: LoadParams,
-    *,
-    engine: EngineName = "auto",
-    listener: LoadListener | None = None,
-    stop: StopFlag | None = None,
+    path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
 ) -> Engine:
     """Loads the model and returns its engine. Raises `UserError` where the file or the machine does not allow it."""
+    if engine_of(path, params) == "native":
+        from runtime.native.engine import NativeEngine
+
+        return NativeEngine(path, params, listener=listener, stop=stop)
+    _require_file(path)
     from runtime.llama.engine import LlamaEngine
 
     return LlamaEngine(path, params, listener=listener, stop=stop)
 
 
 def open_embedder(
-    path: Path,
-    params: LoadParams,
-    *,
-    engine: EngineName = "auto",
-    listener: LoadListener | None = None,
-    stop: StopFlag | None = None,
+    path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
 ) -> Embedder:
     """Loads a model to make vectors with. Raises `UserError` where the file or the machine does not allow it."""
+    if engine_of(path, params) == "native":
+        raise UnsupportedModel(path, _("This version's own engine makes no vectors."))
+    _require_file(path)
     from runtime.llama.embedding import LlamaEmbedder
 
     return LlamaEmbedder(path, params, listener=listener, stop=stop)
@@ -42,6 +48,21 @@ def open_embedder(
 
 def open_tokenizer(path: Path) -> Tokenizer:
     """Opens a model's vocabulary without its weights, also of a model that no engine runs. Raises `UserError`."""
+    if _is_folder(path):
+        from runtime.tokenizer import FolderTokenizer
+
+        return FolderTokenizer(path)
     from runtime.llama.tokenizer import GgufTokenizer
 
     return GgufTokenizer(path)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() or path.suffix == ".safetensors"
+
+
+def _require_file(path: Path) -> None:
+    """Raises `UnsupportedModel` where llama.cpp was chosen for a folder."""
+    if _is_folder(path):
+        hint = _("Choose Quern's own engine (--engine native), or convert the folder with “quern convert”.")
+        raise UnsupportedModel(path, _("llama.cpp runs GGUF files, and this is a folder."), hint)

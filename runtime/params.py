@@ -371,6 +371,25 @@ _TEXT_CHECKS: dict[str, Callable[[Any], None]] = {
 class LoadParams(SettingsGroup, frozen=True):
     """How a model is loaded. Takes effect when the model is loaded anew."""
 
+    engine: Annotated[
+        Literal["auto", "llama", "native"],
+        Setting(
+            title=N_("Engine"),
+            help=N_("What runs the model: llama.cpp reads GGUF files; Quern's own engine reads folders and GGUF files, "
+                    "whose weights it unpacks. Automatic takes llama.cpp wherever it can."),
+            section=_MODEL, applies=Applies.RELOAD,
+            labels={"auto": N_("automatic"), "llama": "llama.cpp", "native": N_("Quern's own")},
+        ),
+    ] = "auto"
+    dtype: Annotated[
+        Literal["auto", "f32", "bf16", "f16", "int8", "int4"],
+        Setting(
+            title=N_("Number format"),
+            help=N_("How Quern's own engine keeps the weights: f32 is exact, bf16 takes half the memory, int8 a "
+                    "quarter, int4 an eighth. Automatic is bf16 where the processor computes in it, else f32."),
+            section=_MODEL, applies=Applies.RELOAD, advanced=True, labels={"auto": N_("automatic")},
+        ),
+    ] = "auto"
     lora: Annotated[
         tuple[str, ...],
         Setting(

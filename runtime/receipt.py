@@ -18,7 +18,7 @@ from runtime.errors import UserError
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path
 from runtime.schedule import LEAST_SHIFT, Schedule
-from runtime.settings import Group, changed, layered
+from runtime.settings import Group, changed, field_of, layered
 from runtime.text import N_, _
 
 VERSION = 1
@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 26
 _MAX_OPERATIONS = 1 << 22
 # Settings of loading that decide where weights lie or how fast it goes, and not what is computed.
 _NO_MATTER = frozenset({
-    "batch", "mlock", "mmap", "speculation", "draft_model", "draft_tokens", "draft_min_p", "ngram_size",
+    "batch", "draft_min_p", "draft_model", "draft_tokens", "engine", "mlock", "mmap", "ngram_size", "speculation",
 })  # fmt: skip
 
 # What is told of a receipt that cannot be used, and of what is not as it was.
@@ -116,8 +116,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def load_params(self) -> LoadParams:
-        """How the model was loaded. Raises `BadReceipt`."""
-        return _group(LoadParams, {name: value for name, value in self.load.items() if name not in _NO_MATTER})
+        """How the model was loaded, by the engine that wrote the answer. Raises `BadReceipt`."""
+        engine = {"engine": self.engine} if self.engine in field_of(LoadParams, "engine").choices else {}
+        return _group(LoadParams, engine | {name: said for name, said in self.load.items() if name not in _NO_MATTER})
 
     @property
     def sampling_params(self) -> SamplingParams:

@@ -74,7 +74,7 @@ def command() -> click.Command:
 
 
 def chat(
-    model: str | None, prompt: str | None, system: str | None, engine: str, verbose: bool, as_json: bool,
+    model: str | None, prompt: str | None, system: str | None, verbose: bool, as_json: bool,
     alternatives: int | None, hide_reasoning: bool, receipt: str | None, **flags: Any,
 ) -> int:  # fmt: skip
     """Runs the command and returns the exit code."""
@@ -84,7 +84,7 @@ def chat(
     what = wanted(model, flags)
     plain = TextView(verbose=verbose, wrap=True, reasoning=not hide_reasoning)
     view = with_receipts(JsonView() if as_json else plain, receipt)
-    with opened(what, engine=engine) as held:
+    with opened(what) as held:
         if held.info.reads_source:
             raise HoldsNoConversation
         if not held.info.has_template and not what.sampling.template.strip():

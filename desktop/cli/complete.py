@@ -41,7 +41,7 @@ def command() -> click.Command:
 
 
 def complete(
-    model: str | None, prompt: str, engine: str, verbose: bool, as_json: bool, alternatives: int | None,
+    model: str | None, prompt: str, verbose: bool, as_json: bool, alternatives: int | None,
     receipt: str | None, **flags: Any,
 ) -> int:  # fmt: skip
     """Runs the command and returns the exit code."""
@@ -54,7 +54,7 @@ def complete(
     request = GenerationRequest(
         prompt=text, sampling=what.sampling, alternatives=shown, receipt=receipt is not None
     )
-    with opened(what, engine=engine) as held:
+    with opened(what) as held:
         view.loaded(held.info)
         with Interrupts() as interrupts:
             view.show(held.generate(request, interrupts.stop))

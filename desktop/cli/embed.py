@@ -13,7 +13,7 @@ from desktop.cli.chat import input_lines
 from desktop.cli.commands import Command, Option, json_option
 from desktop.cli.layout import cut, harmless
 from desktop.cli.loading import opened_embedder, wanted
-from desktop.cli.options import engine_option, setting_options
+from desktop.cli.options import setting_options
 from desktop.cli.reading import read
 from runtime.params import LoadParams
 from runtime.reading import POOLINGS, Embedded, EmbedRequest
@@ -54,7 +54,6 @@ def command() -> click.Command:
                 "--truncate", is_flag=True, default=False,
                 help=_("Cuts texts that are too long at their end, and says so; without it they are refused."),
             ),
-            engine_option(),
             json_option(),
             *setting_options(LoadParams),
         ],
@@ -62,7 +61,7 @@ def command() -> click.Command:
 
 
 def embed(
-    model: str, texts: tuple[str, ...], pooling: str, normalize: bool, truncate: bool, engine: str, as_json: bool,
+    model: str, texts: tuple[str, ...], pooling: str, normalize: bool, truncate: bool, as_json: bool,
     **flags: Any,
 ) -> None:  # fmt: skip
     """Runs the command."""
@@ -71,7 +70,7 @@ def embed(
     request = EmbedRequest(
         texts=given, pooling=pooling, normalize=normalize, truncate=truncate  # type: ignore[arg-type]
     )
-    with opened_embedder(what, engine=engine) as held:
+    with opened_embedder(what) as held:
         result = read(lambda stop: held.embed(request, stop))
     for note in result.notes:
         output.remark(note)

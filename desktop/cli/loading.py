@@ -42,18 +42,18 @@ def wanted(model: str | None, values: Mapping[str, Any]) -> Wanted:
     return Wanted(found.name, found.path, settings.sampling(found.key), settings.load(found.key))
 
 
-def opened(model: Wanted, *, engine: str = "auto") -> contextlib.AbstractContextManager[Engine]:
+def opened(model: Wanted) -> contextlib.AbstractContextManager[Engine]:
     """Loads the model and frees it at the end. Ctrl-C while loading ends the command. Raises `UserError`."""
-    return _held(model, engines.open_engine, engine)
+    return _held(model, engines.open_engine)
 
 
-def opened_embedder(model: Wanted, *, engine: str = "auto") -> contextlib.AbstractContextManager[Embedder]:
+def opened_embedder(model: Wanted) -> contextlib.AbstractContextManager[Embedder]:
     """Does what `opened` does, to make vectors only: the model need not be able to write. Raises `UserError`."""
-    return _held(model, engines.open_embedder, engine)
+    return _held(model, engines.open_embedder)
 
 
 @contextlib.contextmanager
-def _held(model: Wanted, load: Callable[..., Held], engine: str) -> Iterator[Held]:
+def _held(model: Wanted, load: Callable[..., Held]) -> Iterator[Held]:
     status, interrupts = output.StatusLine(), Interrupts()
 
     def progress(fraction: float) -> bool:
@@ -63,7 +63,7 @@ def _held(model: Wanted, load: Callable[..., Held], engine: str) -> Iterator[Hel
     with interrupts:
         status.show(_("Loading {name}").format(name=harmless(model.name)))
         try:
-            held = load(model.path, model.load, engine=engine, listener=progress, stop=interrupts.stop)
+            held = load(model.path, model.load, listener=progress, stop=interrupts.stop)
         except Exception:
             if interrupts.stop.is_set():
                 raise KeyboardInterrupt from None

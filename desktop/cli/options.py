@@ -16,7 +16,7 @@ from desktop.cli.commands import Option, UsageProblem, json_option
 from runtime.params import AppSettings, LoadParams, SamplingParams
 from runtime.places import NoHome, places, spelled_path
 from runtime.saved_settings import SavedSettings
-from runtime.settings import SettingField, SettingsGroup, fields_of, layered
+from runtime.settings import SettingField, SettingsGroup, field_of, fields_of, layered
 from runtime.text import _, sentences
 
 Group = TypeVar("Group", bound=SettingsGroup)
@@ -199,13 +199,10 @@ def read_saved() -> SavedSettings:
 
 
 def engine_option() -> Option:
-    """Returns `--engine`."""
-    from runtime.engines import ENGINES
-
-    return Option(
-        "--engine", type=click.Choice(ENGINES, case_sensitive=False), default="auto",
-        help=_("The engine that runs the model."),
-    )  # fmt: skip
+    """Returns `--engine` alone, of the settings of loading; a flag that is not given has the value None."""
+    option = _option(field_of(LoadParams, "engine"))
+    option.name = "engine"
+    return option
 
 
 def model_argument() -> click.Argument:
@@ -230,9 +227,8 @@ def alternatives_option() -> Option:
 
 
 def answer_options() -> list[click.Parameter]:
-    """Returns what every command that lets a model write can be told: engine, output, and all settings."""
+    """Returns what every command that lets a model write can be told: output, and all settings."""
     return [
-        engine_option(),
         verbose_option(),
         json_option(),
         alternatives_option(),

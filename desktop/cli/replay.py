@@ -62,10 +62,10 @@ def command() -> click.Command:
     )  # fmt: skip
 
 
-def replay(file: str, model: str | None, anyway: bool, engine: str, as_json: bool) -> int:
+def replay(file: str, model: str | None, anyway: bool, engine: str | None, as_json: bool) -> int:
     """Runs the command and returns the exit code."""
     receipt = read_receipt(Path(file).expanduser())
-    with opened(_wanted(receipt, model), engine=engine) as held:
+    with opened(_wanted(receipt, model, engine)) as held:
         result = _replayed(held, receipt, anyway=anyway)
     if as_json:
         output.write_json({
@@ -80,10 +80,12 @@ def replay(file: str, model: str | None, anyway: bool, engine: str, as_json: boo
     return 0
 
 
-def _wanted(receipt: Receipt, model: str | None) -> Wanted:
+def _wanted(receipt: Receipt, model: str | None, engine: str | None) -> Wanted:
     """Returns the model that wrote the answer, or the one that was named, to be loaded as it was then."""
     found = resolve(model if model is not None else str(path_of(receipt.model_path)))
-    return Wanted(found.name, found.path, receipt.sampling_params, receipt.load_params)
+    load = receipt.load_params
+    load = load.replace(engine=engine) if engine else load
+    return Wanted(found.name, found.path, receipt.sampling_params, load)
 
 
 def _replayed(engine: Engine, receipt: Receipt, *, anyway: bool) -> Replayed:

@@ -12,7 +12,7 @@ from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, Option, json_option
 from desktop.cli.layout import shown_path
 from desktop.cli.loading import opened, wanted
-from desktop.cli.options import engine_option, setting_options
+from desktop.cli.options import setting_options
 from desktop.cli.reading import read
 from runtime.errors import UserError
 from runtime.params import LoadParams
@@ -48,18 +48,17 @@ def command() -> click.Command:
         params=[
             click.Argument(["model"], metavar="MODEL"),
             Option("--text", metavar="FILE", required=True, help=_("The text file; “-” reads the input.")),
-            engine_option(),
             json_option(),
             *setting_options(LoadParams),
         ],
     )  # fmt: skip
 
 
-def score(model: str, text: str, engine: str, as_json: bool, **flags: Any) -> None:
+def score(model: str, text: str, as_json: bool, **flags: Any) -> None:
     """Runs the command."""
     what = wanted(model, flags)
     content = text_of(text)
-    with opened(what, engine=engine) as held:
+    with opened(what) as held:
         result = read(lambda stop: held.score(content, stop))
         context_length = held.info.context_length
     if as_json:

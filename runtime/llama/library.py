@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import UserError
+from runtime.spinning import bound_spinning
 from runtime.text import _
 
 _LOG_LINES = 200
@@ -40,16 +41,6 @@ class EngineLibraryMissing(UserError):
             reason,
             _("Run the set-up again (“make run”), and “quern doctor” to see what is missing."),
         )
-
-
-def bound_spinning(environment: Any = os.environ) -> None:
-    """Limits how long idle OpenMP threads spin; must run before any OpenMP library is loaded.
-
-    Unbounded, two threads beside two busy processes on two cores fall to a hundredth of their speed. A value that the
-    person has set stays.
-    """
-    environment.setdefault("GOMP_SPINCOUNT", "2000")  # GNU: iterations
-    environment.setdefault("KMP_BLOCKTIME", "1")  # LLVM and Intel: milliseconds
 
 
 @cache

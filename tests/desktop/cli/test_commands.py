@@ -80,7 +80,7 @@ def test_help_is_written_in_the_saved_language(run: Run, quern_home: Path, monke
         (["chat", "--temperature"], "“quern chat --help”"),
         (["complete"], "quern complete needs --prompt"),
         (["tokenize"], "quern tokenize needs MODEL"),
-        (["chat", "--engine", "warp"], "Allowed: auto, llama."),
+        (["chat", "--engine", "warp"], "Allowed: auto, llama, native."),
         (["bench", "-r", "0"], "Allowed: a whole number from 1 to 1,000."),
         (["chat", "starter", "too", "many"], "quern chat does not take “too many”"),
     ],

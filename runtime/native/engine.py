@@ -1,0 +1,238 @@
+"""The native engine: answers requests with our own Transformer. Joins model, cache, prompt and sampler.
+
+Implements `runtime.engine.Engine`; what answers, prompts and replays are is every engine's (`runtime.answering` …).
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from runtime import chat_formats, scoring
+from runtime.answering import Answer, receipt_of, written
+from runtime.constraint import Matchers
+from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
+from runtime.evaluation import Stopped
+from runtime.known_answers import KnownAnswers
+from runtime.logits import InvalidNumbers
+from runtime.messages import Message
+from runtime.model_errors import clean_name
+from runtime.native.decode import TokenCache
+from runtime.native.draw import CacheDraw
+from runtime.native.dry import Breakers, breakers_of
+from runtime.native.model import NativeModel
+from runtime.native.reader import CacheReader
+from runtime.native.sampling import TokenSampler
+from runtime.native.steps import steps_for
+from runtime.params import LoadParams, SamplingParams
+from runtime.places import shown_path, spelled_path
+from runtime.prompt import Prompt, PromptBuilder
+from runtime.protocol import (
+    ContextTrimmed,
+    EngineInfo,
+    GenerationEvent,
+    GenerationRequest,
+    ReplayEvent,
+)
+from runtime.reading import ReadingStopped, ReadProgress, Scored
+from runtime.receipt import Receipt, deciding
+from runtime.replay import Replay, require_same
+from runtime.seed import used_seed
+from runtime.token_ids import UnknownToken
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from runtime.constraint import Matcher
+
+
+class NativeEngine:
+    """One model in our own Transformer. Implements `runtime.engine.Engine`."""
+
+    def __init__(
+        self, path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
+    ) -> None:
+        """Raises `UserError` where the files or the machine do not allow it."""
+        started = time.monotonic()
+        self._model = NativeModel(path, params, listener=listener, stop=stop)
+        self._cache = TokenCache(self._model)
+        self._steps = steps_for(self._model, self._cache)
+        self._known = KnownAnswers()
+        self._prompts = PromptBuilder(
+            self._model.vocabulary, self._known, templates=self._model.templates,
+            context_length=self._model.context_length,
+        )  # fmt: skip
+        self._matchers: Matchers | None = None
+        self._breakers: tuple[tuple[str, ...], Breakers] = ((), {})
+        self._deciding = deciding(self._model.params.replace(threads=self._model.threads))
+        self._info = _info_of(self._model, speculates=self._steps.speculates, load_seconds=time.monotonic() - started)
+
+    @property
+    def info(self) -> EngineInfo:
+        return self._info
+
+    def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
+        self._cache.watch(stop)
+        prompt = self._prompts.build(request)
+        self._require_known(prompt.ids)
+        if prompt.dropped:
+            yield ContextTrimmed(id=0, dropped=prompt.dropped)
+        seed = used_seed(request.sampling)
+        constrain = self._constraint(request.sampling, written(request), prompt.continued)
+        draw = self._draw(request.sampling, seed, constrain, request.alternatives)
+        answer = Answer(
+            request, prompt, vocabulary=self._model.vocabulary, context_length=self._model.context_length,
+            cache=self._cache, steps=self._steps, draw=draw, seed=seed, is_held=constrain is not None,
+            receipt=self._receipt(request, prompt),
+        )  # fmt: skip
+        try:
+            yield from answer.events(stop.is_set)
+            if answer.is_kept:
+                self._known.remember_all(answer.text.answers())
+        except InvalidNumbers:
+            self._cache.clear()  # what led to them may lie in it
+            raise
+        finally:
+            answer.close()
+
+    def _require_known(self, ids: Sequence[int]) -> None:
+        """Raises `UnknownToken` for a token that the tokenizer has and the model's embedding lacks."""
+        size = self._model.config.vocab_size
+        if size < self._model.vocabulary.size and max(ids) >= size:
+            raise UnknownToken(max(ids), size)
+
+    def _draw(
+        self, sampling: SamplingParams, seed: int, constrain: Callable[[], Matcher] | None, alternatives: int,
+        *, context_length: int = 0,
+    ) -> CacheDraw:  # fmt: skip
+        sampler = TokenSampler(
+            self._model.vocabulary, sampling, seed=seed, context_length=context_length or self._model.context_length,
+            constrain=constrain, alternatives=alternatives, breakers=self._breakers_of(sampling),
+        )  # fmt: skip
+        return CacheDraw(self._cache, sampler)
+
+    def _breakers_of(self, sampling: SamplingParams) -> Breakers:
+        """Returns the ways in which tokens hold DRY's breakers, looked for once: that takes a while."""
+        if sampling.dry_multiplier <= 0:
+            return {}
+        if self._breakers[0] != sampling.dry_breakers:
+            self._breakers = sampling.dry_breakers, breakers_of(sampling.dry_breakers, self._model.vocabulary)
+        return self._breakers[1]
+
+    def _constraint(
+        self, sampling: SamplingParams, written: str, ids: tuple[int, ...]
+    ) -> Callable[[], Matcher] | None:
+        """Returns what makes the answer's constraint; None for an answer that is free."""
+        if not sampling.grammar and not sampling.json_schema:
+            return None
+        if self._matchers is None:
+            self._matchers = Matchers(self._model.vocabulary)
+        return partial(self._matchers.make, sampling, written=written, ids=ids)
+
+    def _receipt(self, request: GenerationRequest, prompt: Prompt) -> Callable[..., Receipt] | None:
+        if not request.receipt:
+            return None
+        return receipt_of(request, prompt, self._info, self._deciding, model=self._model.path)
+
+    def replay(self, receipt: Receipt, stop: StopFlag, *, anyway: bool = False) -> Iterator[ReplayEvent]:
+        self._cache.watch(stop)
+        model, sampling = self._model, receipt.sampling_params
+        receipt.check(n_vocab=model.config.vocab_size, context_length=model.context_length)
+        if not anyway:
+            require_same(receipt, self._info, self._deciding, model=model.path, stop=stop)
+        draw = self._draw(
+            sampling, receipt.seed, self._constraint(sampling, receipt.written, receipt.continued),
+            receipt.alternatives, context_length=receipt.load_params.context_length,
+        )  # fmt: skip
+        try:
+            yield from Replay(receipt, model.vocabulary, self._cache, draw, longest_piece=model.micro_batch).events()
+        except Stopped as error:
+            raise ReadingStopped from error
+        except InvalidNumbers:
+            self._cache.clear()
+            raise
+        finally:
+            draw.close()
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        return self._model.vocabulary.tokenize(text, special=special)
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        return [self._model.vocabulary.label(token) for token in ids]
+
+    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
+        return self._prompts.count(messages, sampling)
+
+    def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
+        self._cache.watch(stop)
+        reader, vocabulary = CacheReader(self._cache), self._model.vocabulary
+        try:
+            yield from scoring.score(text, reader, vocabulary, context_length=self._model.context_length)
+        finally:
+            self._cache.clear()  # it holds the text; the next answer reads its prompt anew
+
+    def begin_marks(self) -> list[int]:
+        return self._model.vocabulary.tokenize("", add_bos=True)
+
+    def logits(self, ids: Sequence[int], stop: StopFlag, *, first: int, at_most: int) -> Iterator[NDArray[np.float32]]:
+        self._cache.watch(stop)
+        try:
+            for _read, rows in CacheReader(self._cache).rows(ids, first, at_most=at_most):
+                if len(rows):
+                    yield rows
+        finally:
+            self._cache.clear()
+
+    def close(self) -> None:
+        self._prompts.close()
+        self._model.close()
+        del self._cache, self._steps
+        gc.collect()  # modules refer to each other in circles
+
+
+def _info_of(model: NativeModel, *, speculates: bool, load_seconds: float) -> EngineInfo:
+    config = model.config
+    n_params = sum(slot.tensor.numel() for slot in model.transformer.slots().values())
+    return EngineInfo(
+        engine="native",
+        build=build_description(model.device),
+        path=spelled_path(model.path),
+        name=clean_name(model.name) or clean_name(shown_path(Path(model.path.stem))),
+        architecture=model.architecture,
+        description=f"{model.architecture} {model.params.dtype}",
+        size_bytes=model.size_bytes,
+        n_params=n_params,
+        n_vocab=model.vocabulary.size,
+        context_length=model.context_length,
+        trained_context=config.context_length,
+        kv_type_k=model.params.kv_type_k,
+        kv_type_v=model.params.kv_type_v,
+        flash_attention=not config.attention_softcap,
+        threads=model.threads,
+        devices=(model.device,),
+        has_template=bool(model.templates),
+        templates=tuple(map(clean_name, model.templates)),
+        template_guess="" if model.templates else chat_formats.guess(model.vocabulary.is_token),
+        memory_bytes=model.weight_bytes + model.cache_bytes,
+        load_seconds=load_seconds,
+        speculation=model.params.speculation if speculates else "off",
+        notes=tuple(model.notes),
+    )
+
+
+def build_description(device: str = "cpu") -> str:
+    """Returns everything beside the model and the settings that decides about numbers, on one line."""
+    try:
+        ours = version("quern")
+    except PackageNotFoundError:
+        ours = "?"
+    kind = torch.backends.cpu.get_cpu_capability() if device == "cpu" else device
+    return f"Quern {ours} · PyTorch {torch.__version__} · {kind}"

@@ -1,0 +1,127 @@
+"""Opens a folder or a GGUF file as one thing: the Transformer, its tokenizer, its chat templates, how it is run.
+
+Knows nothing about chats, sampling or the tokens that were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from runtime import devices, gguf_header
+from runtime.architectures.reading import identify
+from runtime.checkpoint import Checkpoint, open_checkpoint
+from runtime.config import ModelConfig
+from runtime.engine import LoadListener, StopFlag
+from runtime.llama.tokenizer import GgufTokenizer
+from runtime.model_errors import UnsupportedModel
+from runtime.native import settings
+from runtime.native.kv_cache import KVCache, cache_bytes
+from runtime.native.load import load_model
+from runtime.params import LoadParams
+from runtime.text import _
+from runtime.tokenizer import FolderTokenizer
+
+Vocabulary = GgufTokenizer | FolderTokenizer
+
+_WEIGHTS = (".safetensors", ".bin")
+
+
+class NativeModel:
+    """A loaded decoder. Owns its weights and its tokenizer; `close` lets them go.
+
+    `params` are the settings as they are carried out, `notes` what had to be corrected, in words for the person.
+    """
+
+    def __init__(
+        self, path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
+    ) -> None:
+        self.notes: list[str] = []
+        with open_checkpoint(path) as checkpoint:
+            self.path = checkpoint.path
+            self.name = str(checkpoint.metadata.get("general.name") or "")
+            self.size_bytes = _size(checkpoint)
+            architecture, config = identify(checkpoint)
+            _require_decoder(config, self.path)
+            self.architecture = architecture.name
+            self.params = settings.workable(params, config, self.notes)
+            self.device = settings.device_of(self.params, self.notes)
+            self.vocabulary, self.templates = _tokenizer_of(checkpoint, config)
+            try:
+                self._use_threads(self.params)
+                self.transformer = load_model(
+                    checkpoint, dtype=self.params.dtype, device=self.device, listener=listener, stop=stop
+                )
+                self.notes.extend(checkpoint.notes)
+            except BaseException:
+                self._close_vocabulary()
+                raise
+        self.config = self.transformer.config
+        self.context_length = self.params.context_length
+        self.transformer.planned_length = self.context_length
+        self.micro_batch = min(self.params.micro_batch, self.params.batch)
+
+    def _use_threads(self, params: LoadParams) -> None:
+        self.threads = params.threads or devices.usable_cores()
+        self.prompt_threads = params.prompt_threads or self.threads
+        torch.set_num_threads(self.threads)
+
+    def new_cache(self) -> KVCache:
+        """Returns an empty cache of the types that were chosen."""
+        return KVCache(
+            self.config, capacity=min(self.context_length, 512), k_type=settings.cache_type(self.params.kv_type_k),
+            v_type=settings.cache_type(self.params.kv_type_v), device=self.device,
+            dtype=self.transformer.embedding.weight.dtype, full=self.params.swa_full,
+        )  # fmt: skip
+
+    @property
+    def weight_bytes(self) -> int:
+        """The memory that the weights take."""
+        tensors = (*self.transformer.parameters(), *self.transformer.buffers())
+        storages = {each.data_ptr(): each.nbytes() for each in (tensor.untyped_storage() for tensor in tensors)}
+        return sum(storages.values())
+
+    @property
+    def cache_bytes(self) -> int:
+        """The memory that the cache takes when the context is full."""
+        types = {name: settings.cache_type(getattr(self.params, f"kv_type_{name[0]}")) for name in ("k_type", "v_type")}
+        return cache_bytes(self.config, self.context_length, full=self.params.swa_full, **types)
+
+    def close(self) -> None:
+        """Lets the weights and the tokenizer go. May be called twice."""
+        with suppress(AttributeError):
+            del self.transformer
+        self._close_vocabulary()
+
+    def _close_vocabulary(self) -> None:
+        if isinstance(self.vocabulary, GgufTokenizer):
+            self.vocabulary.close()
+
+
+def _size(checkpoint: Checkpoint) -> int:
+    """Returns the bytes of the files with weights."""
+    if checkpoint.kind == "gguf":
+        return gguf_header.read_header(checkpoint.path, arrays=False).file_size
+    return sum(file.stat().st_size for file in checkpoint.path.iterdir() if file.suffix in _WEIGHTS)
+
+
+def _tokenizer_of(checkpoint: Checkpoint, config: ModelConfig) -> tuple[Vocabulary, Mapping[str, str]]:
+    """Returns the tokenizer and the chat templates by name. Raises what opening them raises."""
+    if checkpoint.kind == "gguf":
+        return GgufTokenizer(checkpoint.path), gguf_header.read_header(checkpoint.path).chat_templates
+    folder = FolderTokenizer(
+        checkpoint.path, config=checkpoint.config, generation_config=checkpoint.generation_config,
+        size=config.vocab_size,
+    )  # fmt: skip
+    return folder, folder.templates
+
+
+def _require_decoder(config: ModelConfig, path: Path) -> None:
+    if config.form == "encoder":
+        raise UnsupportedModel(path, _("It makes vectors out of texts (“{architecture}”) and writes none.").format(
+            architecture=config.family))  # fmt: skip
+    if config.form == "encoder-decoder":
+        raise UnsupportedModel(path, _("This version's own engine does not turn a source into a target."))

@@ -1,0 +1,110 @@
+"""How settings of loading are carried out here: what has no counterpart is replaced, with a note. Knows no files.
+
+The settings are llama.cpp's and ours alike. A number format of its caches becomes the nearest of ours that is no worse;
+what decides nothing here (memory maps, flash attention, which the fused kernels always are) is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from runtime import memory
+from runtime.config import ModelConfig
+from runtime.memory import DEFAULT_CONTEXT
+from runtime.native.kv_cache import cache_bytes
+from runtime.params import LoadParams
+from runtime.text import _
+
+_LEAST_CONTEXT, _STEP = 512, 256
+_BYTES = {"f32": 4.0, "bf16": 2.0, "f16": 2.0, "int8": 1.0, "int4": 0.7}  # a weight; int4 with its scales and the head
+_OURS = {"q8_0": "int8", "q5_1": "int8", "q5_0": "int8", "q4_1": "int8", "q4_0": "int4", "iq4_nl": "int4"}
+_ALIKE = ("q8_0", "q4_0")  # whose counterparts take as many bits
+# Processors that multiply bf16 themselves; on others it is an f32 product with more work around it.
+_BF16_FEATURES = frozenset({"AVX512-BF16", "AMX", "SME"})
+
+
+def workable(params: LoadParams, config: ModelConfig, notes: list[str]) -> LoadParams:
+    """Returns the settings with everything decided, for a model that has not been loaded; adds sentences to `notes`."""
+    from runtime import devices
+
+    device = device_of(params, [])
+    quick = device != "cpu" or _BF16_FEATURES & set(devices.processor_features())
+    dtype = params.dtype if params.dtype != "auto" else ("bf16" if quick else "f32")
+    changes: dict[str, Any] = {"dtype": dtype}
+    for name in ("kv_type_k", "kv_type_v"):
+        changes[name] = _workable_cache_type(getattr(params, name), dtype, notes)
+    if changes["kv_type_v"] in _OURS and params.flash_attention == "off":
+        changes["flash_attention"] = "auto"
+    decided = params.replace(**changes)
+    return decided.replace(context_length=_context_length(decided, config, notes))
+
+
+def _workable_cache_type(kind: str, dtype: str, notes: list[str]) -> str:
+    """Returns a cache type that exists here, by llama.cpp's name for it.
+
+    f16, the default, stands for the 16 bits in which the model computes: another format would be converted anew for
+    every token. A model in f32 keeps f32.
+    """
+    if kind == "f16":
+        return {"f32": "f32", "f16": "f16"}.get(dtype, "bf16")
+    if kind in _OURS and kind not in _ALIKE:
+        note = _("Cache type {kind} is llama.cpp's own; {ours} is used.")
+        notes.append(note.format(kind=kind, ours=_OURS[kind]))
+        return {"int8": "q8_0", "int4": "q4_0"}[_OURS[kind]]
+    return kind
+
+
+def cache_type(kind: str) -> str:
+    """Returns our name of a cache type."""
+    return _OURS.get(kind, kind)
+
+
+def _context_length(params: LoadParams, config: ModelConfig, notes: list[str]) -> int:
+    """Returns the context length: as asked for, else the model's own, at most 4,096, and what fits into memory."""
+    most = config.context_length if config.position == "learned" else 0
+    if not params.context_length:
+        return _fitting(params, config)
+    if most and params.context_length > most:
+        note = _("This model has a table of {most} positions, so its context has {most} tokens instead of {n}.")
+        notes.append(note.format(most=f"{most:,}", n=f"{params.context_length:,}"))
+        return most
+    if params.context_length > config.context_length:
+        note = _("The model was trained for {trained} tokens; beyond that it may lose the thread.")
+        notes.append(note.format(trained=f"{config.context_length:,}"))
+    return params.context_length
+
+
+def _fitting(params: LoadParams, config: ModelConfig) -> int:
+    length = wanted = max(1, min(config.context_length, DEFAULT_CONTEXT))
+    types = {"k_type": cache_type(params.kv_type_k), "v_type": cache_type(params.kv_type_v)}
+    free = memory.free_memory() - weight_bytes(config, params.dtype)
+    while length > min(wanted, _LEAST_CONTEXT) and cache_bytes(config, length, full=params.swa_full, **types) > free:
+        length = max(min(wanted, _LEAST_CONTEXT), (length - 1) // _STEP * _STEP)
+    return length
+
+
+def weight_bytes(config: ModelConfig, dtype: str) -> int:
+    """Returns about how much memory the weights of a decoder will take."""
+    C, D = config.d_model, config.head_dim
+    attention = C * D * (2 * config.n_heads + 2 * config.n_kv_heads)
+    matrices = 3 if config.gated else 2
+    total = config.vocab_size * C * (1 if config.tied else 2)
+    for layer in range(config.n_layers):
+        wide = config.n_experts * config.expert_d_ff if config.has_experts(layer) else config.d_ff
+        total += attention + matrices * C * wide
+    return int(total * _BYTES[dtype])
+
+
+def device_of(params: LoadParams, notes: list[str]) -> str:
+    """Returns torch's name of the device: a graphics card where there is one and the settings allow it."""
+    named = [name.lower() for name in params.devices]
+    wants_none = params.gpu_layers == 0 or "cpu" in named
+    if wants_none or not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        return "cpu"
+    if params.gpu_layers > 0:
+        notes.append(_("This engine puts all layers on one device: all are on the graphics card."))
+    if not torch.cuda.is_available():
+        return "mps"
+    return next((f"cuda:{name[4:]}" for name in named if name.startswith("cuda") and name[4:].isdigit()), "cuda:0")
