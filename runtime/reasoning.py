@@ -12,8 +12,8 @@ from typing import NamedTuple
 from runtime.messages import Message, Role
 from runtime.reasoning_marks import Marks
 
-# How a text that holds both is written, whatever the model's own marks are.
-_OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"
+# How a text that holds both is written, whatever the model's own marks are: the reasoning stands first.
+OPEN, CLOSE = "<think>\n", "\n</think>\n\n"
 _FENCES = ("```", "~~~")
 
 
@@ -177,16 +177,16 @@ class JoinedText:
 
     def __init__(self, before: str = "") -> None:
         """`before` is the text that goes on, if one does."""
-        self._inside = before.startswith(_OPEN) and _CLOSE not in before
+        self._inside = before.startswith(OPEN) and CLOSE not in before
         self._last = before[-1:]
 
     def feed(self, text: str, *, reasoning: bool) -> str:
         """Returns what the text goes on with."""
         mark = ""
         if reasoning and not self._inside:
-            mark = _OPEN if self._last in ("", "\n") else "\n" + _OPEN
+            mark = OPEN if self._last in ("", "\n") else "\n" + OPEN
         elif self._inside and not reasoning:
-            mark = _CLOSE
+            mark = CLOSE
         self._inside = reasoning
         self._last = text[-1:] or self._last
         return mark + text
@@ -196,12 +196,12 @@ def joined(message: Message) -> str:
     """Returns a message's reasoning and content as one text."""
     if not message.reasoning:
         return message.content
-    return _OPEN + message.reasoning + (_CLOSE + message.content if message.content else "")
+    return OPEN + message.reasoning + (CLOSE + message.content if message.content else "")
 
 
 def separated(message: Message) -> Message:
     """Returns a message whose content may be a joined text with its reasoning apart."""
-    if message.role is not Role.ASSISTANT or message.reasoning or not message.content.startswith(_OPEN):
+    if message.role is not Role.ASSISTANT or message.reasoning or not message.content.startswith(OPEN):
         return message
-    reasoning, _mark, content = message.content.removeprefix(_OPEN).partition(_CLOSE)
+    reasoning, _mark, content = message.content.removeprefix(OPEN).partition(CLOSE)
     return Message(message.role, content, reasoning)

@@ -89,6 +89,7 @@ def item_of(record: MessageRecord) -> ChatItem:
         model_name=record.model,
         version=record.version,
         versions=record.versions,
+        thought_seconds=thought_seconds(record.receipt),
     )
 
 
@@ -97,13 +98,25 @@ def item_state(state: MessageState) -> ItemState:
     return _SHOWN_AS[state]
 
 
+def thought_seconds(receipt: Receipt | None) -> float:
+    """Returns how long the model thought before it answered, 0 where that is not known."""
+    usage = _usage(receipt)
+    if usage is None or not usage.generation_speed:
+        return 0.0
+    return usage.reasoning_tokens / usage.generation_speed
+
+
+def _usage(receipt: Receipt | None) -> Usage | None:
+    try:
+        return msgspec.convert(receipt.usage, Usage) if receipt is not None and receipt.usage else None
+    except msgspec.ValidationError:  # stored by another version
+        return None
+
+
 def usage_texts(receipt: Receipt | None) -> tuple[str, ...]:
     """Returns speed and time of an answer as people read them; nothing where they are not known."""
-    if receipt is None or not receipt.usage:
-        return ()
-    try:
-        usage = msgspec.convert(receipt.usage, Usage)
-    except msgspec.ValidationError:  # stored by another version
+    usage = _usage(receipt)
+    if usage is None:
         return ()
     speed, seconds = usage.generation_speed, usage.prompt_seconds + usage.generation_seconds
     texts = [_("{speed} tok/s").format(speed=whole_number(round(speed)))] if speed else []

@@ -21,6 +21,7 @@ class BlockKind(enum.Enum):
     CODE = "code"
     TABLE = "table"
     RULE = "rule"
+    REASONING = "reasoning"  # the line that folds and unfolds what a model thought; `label` is its newest line
 
 
 class Style(enum.IntFlag):
@@ -39,6 +40,7 @@ class FrameKind(enum.Enum):
 
     QUOTE = "quote"
     ITEM = "item"
+    THOUGHT = "thought"  # part of a model's reasoning
 
 
 class Align(enum.Enum):
@@ -96,6 +98,12 @@ class Block:
     closed: bool = True
     rows: tuple[tuple[Cell, ...], ...] = ()
     aligns: tuple[Align, ...] = ()
+    label: str = ""
+
+    @property
+    def thought(self) -> bool:
+        """True for a part of a model's reasoning."""
+        return bool(self.frames) and self.frames[0].kind is FrameKind.THOUGHT
 
     @property
     def in_list(self) -> bool:

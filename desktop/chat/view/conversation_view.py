@@ -7,6 +7,7 @@ for leaves as signals with the message's id.
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from PySide6.QtCore import QEvent, QModelIndex, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import (
@@ -25,17 +26,20 @@ from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
 from desktop.chat.view.blocks import displayable
 from desktop.chat.view.following import PAD, FollowingScrollArea
+from desktop.chat.view.layout import Anchor, ConversationLayout
 from desktop.chat.view.message_model import MessageListModel
 from desktop.chat.view.painter import Shown, paint_items
 from desktop.chat.view.pointer import Granularity, Pointer
-from desktop.chat.view.selection import END, Position, Selection, source_of
+from desktop.chat.view.selection import END, Position, Selection, shown_of, source_of
 from desktop.chat.view.targets import (
     Target,
     action_targets,
     action_text,
     code_targets,
     copied_text,
+    menu_targets,
     notice_targets,
+    thought_targets,
 )  # fmt: skip
 from desktop.theme import Theme, current_theme
 from runtime.messages import Role
@@ -44,7 +48,12 @@ from runtime.text import _
 _FRAME_MS = 33  # at most this often new text is shown
 _REST = 3  # showing new text may take one part in four of the time
 _PAGE_KEPT = 40  # pixels of the old page that a new page still shows
+PLAIN_COPY = "Ctrl+Shift+C"
 _TICK_MS = 1500  # how long a tick stands for "copied"
+_TOGGLES = {
+    "details": ConversationLayout.fold, "raw": ConversationLayout.toggle_raw, "meaning": ConversationLayout.toggle_raw,
+    "thought": ConversationLayout.toggle_thought, "hide_thought": ConversationLayout.toggle_thought,
+}  # fmt: skip
 
 
 class ConversationView(FollowingScrollArea):
@@ -93,17 +102,18 @@ class ConversationView(FollowingScrollArea):
         self._newest.retranslate()
         self.set_theme(self._layout.style.theme)
 
-    def selected_text(self) -> str:
-        """Returns the source text of the selection, empty where there is none."""
+    def selected_text(self, *, plain: bool = False) -> str:
+        """Returns the source text of the selection, or with `plain` what is shown; empty where there is none."""
         selection = self._pointer.selection
         if selection is None or selection.empty:
             return ""
         rows = range(selection.start.row, selection.end.row + 1)
-        return source_of(selection, [(self._layout.items[row].item, self._layout.items[row].blocks) for row in rows])
+        items = [(self._layout.items[row].item, self._layout.items[row].blocks) for row in rows]
+        return shown_of(selection, items) if plain else source_of(selection, items)
 
-    def copy(self) -> None:
-        """Puts the source text of the selection on the clipboard."""
-        if text := self.selected_text():
+    def copy(self, *, plain: bool = False) -> None:
+        """Puts the source text of the selection on the clipboard, or with `plain` what is shown."""
+        if text := self.selected_text(plain=plain):
             QGuiApplication.clipboard().setText(text)
 
     def select_all(self) -> None:
@@ -192,7 +202,7 @@ class ConversationView(FollowingScrollArea):
     def _targets(self, row: int) -> list[Target]:
         top = self._top()
         return [
-            *action_targets(self._layout, row), *notice_targets(self._layout, row),
+            *action_targets(self._layout, row), *notice_targets(self._layout, row), *thought_targets(self._layout, row),
             *code_targets(self._layout, row, top, top + self.viewport().height()),
         ]  # fmt: skip
 
@@ -297,13 +307,23 @@ class ConversationView(FollowingScrollArea):
             self._copied(target, copied_text(self._layout.items[target.row].item))
         elif target.name == "code":
             self._copied(target, self._layout.items[target.row].blocks[target.block].text)
-        elif target.name == "details":
-            self._layout.fold(target.row)
+        elif target.name == "copy_all":
+            QGuiApplication.clipboard().setText(self._layout.items[target.row].item.text)
+        elif target.name in _TOGGLES:
+            self._keep_in_place(target.row)
+            _TOGGLES[target.name](self._layout, target.row)
+            self._pointer.forget_from(target.row)
             self._settle()
+            self._follow = self.verticalScrollBar().value() == self.verticalScrollBar().maximum()
         elif target.name in ("previous", "next"):
             self.version_requested.emit(item_id, -1 if target.name == "previous" else 1)
         else:
             self._signal(target.name, item_id)
+
+    def _keep_in_place(self, row: int) -> None:
+        """Holds on to a message's top while what is under it unfolds."""
+        self._follow = False
+        self._anchor = Anchor(row, self._layout.items[row].item.id, -1, 0.0, self._top() - self._layout.top_of(row))
 
     def _signal(self, name: str, item_id: str) -> None:
         signals = {
@@ -327,7 +347,8 @@ class ConversationView(FollowingScrollArea):
         row = self._model.row_of(item_id)
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for target in action_targets(self._layout, row) + notice_targets(self._layout, row):
+        for target in [*action_targets(self._layout, row), *menu_targets(self._layout, row),
+                       *notice_targets(self._layout, row)]:  # fmt: skip
             entry = menu.addAction(target.text)
             entry.setEnabled(target.enabled)
             entry.triggered.connect(lambda _checked=False, target=target: self._trigger(target))
@@ -345,9 +366,10 @@ class ConversationView(FollowingScrollArea):
         menu.addSeparator()
         if address := self._pointer.link_at(self._point(event.pos())):
             menu.addAction(_("Copy link address"), lambda: QGuiApplication.clipboard().setText(address))
-        chosen = menu.addAction(_("Copy selection"), self.copy)
-        chosen.setShortcut(QKeySequence.StandardKey.Copy)
-        chosen.setEnabled(self._pointer.selecting)
+        for words, keys, plain in ((_("Copy selection"), "Ctrl+C", False), (_("Copy as plain text"), PLAIN_COPY, True)):
+            chosen = menu.addAction(words, partial(self.copy, plain=plain))
+            chosen.setShortcut(QKeySequence(keys))
+            chosen.setEnabled(self._pointer.selecting)
         menu.addAction(_("Select all"), self.select_all).setShortcut(QKeySequence.StandardKey.SelectAll)
         menu.popup(event.globalPos())
 
@@ -362,6 +384,8 @@ class ConversationView(FollowingScrollArea):
         }  # fmt: skip
         if event.matches(QKeySequence.StandardKey.Copy):
             self.copy()
+        elif QKeySequence(event.keyCombination()) == QKeySequence(PLAIN_COPY):
+            self.copy(plain=True)
         elif event.matches(QKeySequence.StandardKey.SelectAll):
             self.select_all()
         elif event.key() in steps:
@@ -372,11 +396,20 @@ class ConversationView(FollowingScrollArea):
             self.follow_newest()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current >= 0:
             self._open_actions()
+        elif event.key() in (Qt.Key.Key_Left, Qt.Key.Key_Right) and self._current >= 0:
+            self._unfold(event.key() == Qt.Key.Key_Right)
         elif event.key() == Qt.Key.Key_Escape and self._pointer.selection is not None:
             self._pointer.selection = None
             self.viewport().update()
         else:
             super().keyPressEvent(event)
+
+    def _unfold(self, shown: bool) -> None:
+        """Shows or hides the reasoning of the message that has the keyboard."""
+        wanted = "thought" if shown else "hide_thought"
+        for target in thought_targets(self._layout, self._current):
+            if target.name == wanted:
+                self._trigger(target)
 
     def _open_actions(self) -> None:
         item = self._layout.items[self._current]
@@ -419,4 +452,4 @@ class ConversationView(FollowingScrollArea):
             number=row + 1, count=len(self._layout.items), author=item.item.author
         )
         self.setAccessibleName(place)
-        self.setAccessibleDescription("\n".join(part for part in (item.item.text, item.notice.text()) if part))
+        self.setAccessibleDescription("\n".join(part for part in (item.item.answer, item.notice.text()) if part))

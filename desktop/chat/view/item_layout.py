@@ -7,15 +7,17 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF
 
+from desktop.chat.view.answer_reader import AnswerReader
 from desktop.chat.view.blocks import Block, plain_blocks
-from desktop.chat.view.incremental import IncrementalParser
 from desktop.chat.view.message_model import ChatItem
 from desktop.chat.view.notice import Notice, notice_for
+from desktop.chat.view.reasoning_segment import ReasoningSegment, reasoning_words
 from desktop.chat.view.segment_table import SEGMENTS, place_after
 from desktop.chat.view.segments import Segment, estimated_lines
 from desktop.chat.view.style import CARD, TextStyle
 from desktop.theme import Space
 from runtime.messages import Role
+from runtime.reasoning import CLOSE, OPEN
 
 TOP_PAD = float(Space.SMALL)
 FOOTER = 32.0
@@ -25,7 +27,7 @@ _READ_AT_ONCE = 12_000  # characters; more of one message is read in the next tu
 
 
 class PlainReader:
-    """Holds the blocks of text shown as typed; the counterpart of `IncrementalParser`."""
+    """Holds the blocks of text shown as typed; the counterpart of `AnswerReader`."""
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
@@ -46,15 +48,17 @@ class PlainReader:
 class ItemLayout:
     """One message: name, text, notice, and the row kept free for its actions. Opened (read) when first looked at."""
 
-    def __init__(self, item: ChatItem) -> None:
+    def __init__(self, item: ChatItem, *, thought_shown: bool = False, raw: bool = False) -> None:
+        """`thought_shown` unfolds the reasoning; `raw` shows the source of an answer as it was written."""
         self.item = item
+        self.thought_shown, self.raw = thought_shown, raw
         self.segments: list[Segment] = []
         self.notice = Notice()
         self.unfolded = False
         self.last = True  # only the last answer can go on
         self.height = 0.0
         self.pending = 0.0  # estimated height of text not read yet
-        self._reader: IncrementalParser | PlainReader | None = None
+        self._reader: AnswerReader | PlainReader | None = None
         self._read = 0
         self._first: list[int] = [0]  # the first segment of each block, and the end
         self._tops: list[float] = []
@@ -128,13 +132,23 @@ class ItemLayout:
         self.item = item
         self._notice_stale = True
         if not grown:
-            self._reader, self._read, self.segments, self._first, self._tops = None, 0, [], [0], []
+            self._forget()
+        self._word_reasoning()
         return not grown
+
+    def _forget(self) -> None:
+        self._reader, self._read, self.segments, self._first, self._tops = None, 0, [], [0], []
+
+    def show(self, *, thought: bool, raw: bool) -> None:
+        """Shows or hides the reasoning, or the source instead of what it means; the text is read anew."""
+        self.thought_shown, self.raw = thought, raw
+        self._forget()
 
     def estimate(self, style: TextStyle, width: float) -> None:
         """Guesses the height of a message that was not read."""
         self._name_height = style.quiet_pitch + 2
-        lines = estimated_lines(self.item.text, style.chat_advance, self.text_width(width))
+        shown = self.item.text[self._passed :]
+        lines = estimated_lines(shown, style.chat_advance, self.text_width(width))
         self.pending = lines * style.pitch
         self._measure(style, width)
 
@@ -142,16 +156,37 @@ class ItemLayout:
         """Reads a bounded amount of text not read yet. Returns the number of segments that stayed as they were."""
         self._name_height = style.quiet_pitch + 2
         if self._reader is None:
-            self._reader = PlainReader() if self.plain else IncrementalParser()
-        text = self.item.text[self._read : self._read + _READ_AT_ONCE]
-        if self.plain and self._read + len(text) < len(self.item.text):
+            as_typed = self.plain or self.raw
+            self._reader = PlainReader() if as_typed else AnswerReader(folded=not self.thought_shown)
+        text = self.item.text[self._read : max(self._read, self._passed) + _READ_AT_ONCE]
+        if isinstance(self._reader, PlainReader) and self._read + len(text) < len(self.item.text):
             text = text[: text.rfind("\n") + 1] or text
         self._read += len(text)
         kept = self._rebuild(self._reader.feed(text), style, width) if text else len(self.segments)
+        self._word_reasoning()
         rest = self.item.text[self._read :]
         self.pending = estimated_lines(rest, style.chat_advance, width) * style.pitch if rest else 0.0
         self._measure(style, width, changed=kept)
         return kept
+
+    @property
+    def _passed(self) -> int:
+        """Characters of folded reasoning at the beginning, which cost no time to read."""
+        if self.plain or self.raw or self.thought_shown or not self.item.text.startswith(OPEN):
+            return 0
+        at = self.item.text.find(CLOSE)
+        return at if at >= 0 else len(self.item.text)
+
+    @property
+    def reasoning(self) -> ReasoningSegment | None:
+        """The line that folds and unfolds the reasoning, where the answer has any."""
+        first = self.segments[0] if self.segments else None
+        return first if isinstance(first, ReasoningSegment) else None
+
+    def _word_reasoning(self) -> None:
+        if (line := self.reasoning) is not None:
+            line.words = reasoning_words(self.item, closed=line.block.closed)
+            line.unfolded = self.thought_shown
 
     def _rebuild(self, unchanged: int, style: TextStyle, width: float) -> int:
         """Makes segments for the blocks that changed, keeping those that look the same."""

@@ -52,6 +52,8 @@ class ConversationLayout:
         self.width = 600.0
         self.items: list[ItemLayout] = []
         self.laid = 0
+        self.thoughts_shown: set[str] = set()  # ids of messages whose reasoning is unfolded
+        self.raw: set[str] = set()  # ids of messages shown as they were written
         self._highlighter = highlighter
         self._tops: list[float] = [0.0]
         self._kept: OrderedDict[int, Segment] = OrderedDict()
@@ -64,15 +66,18 @@ class ConversationLayout:
     def reset(self, items: Sequence[ChatItem]) -> None:
         """Shows other items."""
         self._kept.clear()
-        self.items = [ItemLayout(item) for item in items]
+        self.items = [self._made(item) for item in items]
         for number, layout in enumerate(self.items, start=1):
             layout.last = number == len(self.items)
             layout.estimate(self.style, self.width)
         self._sum_from(0)
 
+    def _made(self, item: ChatItem) -> ItemLayout:
+        return ItemLayout(item, thought_shown=item.id in self.thoughts_shown, raw=item.id in self.raw)
+
     def insert(self, row: int, item: ChatItem) -> None:
         """Adds an item."""
-        layout = ItemLayout(item)
+        layout = self._made(item)
         layout.estimate(self.style, self.width)
         self.items.insert(row, layout)
         layout.last = row == len(self.items) - 1
@@ -106,6 +111,21 @@ class ConversationLayout:
     def fold(self, row: int) -> None:
         """Shows or hides the details of an item's error."""
         self.items[row].fold(self.style, self.width)
+        self._sum_from(row)
+
+    def toggle_thought(self, row: int) -> None:
+        """Unfolds or folds an item's reasoning; it stays so when the conversation is shown again."""
+        self._toggle(row, self.thoughts_shown)
+
+    def toggle_raw(self, row: int) -> None:
+        """Shows an item's source, or what it means again."""
+        self._toggle(row, self.raw)
+
+    def _toggle(self, row: int, chosen: set[str]) -> None:
+        layout = self.items[row]
+        chosen ^= {layout.item.id}
+        layout.show(thought=layout.item.id in self.thoughts_shown, raw=layout.item.id in self.raw)
+        layout.read(self.style, self.width)
         self._sum_from(row)
 
     def set_width(self, width: float) -> None:

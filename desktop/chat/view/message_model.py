@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 
 from runtime.errors import ErrorInfo
-from runtime.messages import Role
+from runtime.messages import Message, Role
+from runtime.reasoning import CLOSE, OPEN, separated
 from runtime.text import _
 
 
@@ -38,6 +40,17 @@ class ChatItem:
     model_name: str = ""
     version: int = 1
     versions: int = 1
+    thought_seconds: float = 0.0  # how long the model thought before it answered; 0 where that is not known
+
+    @property
+    def answer(self) -> str:
+        """The text without the reasoning that an answer may begin with."""
+        return separated(Message(self.role, self.text)).content
+
+    @property
+    def reasoning(self) -> str:
+        """What the model thought before it answered."""
+        return separated(Message(self.role, self.text)).reasoning
 
     @property
     def author(self) -> str:
@@ -60,6 +73,7 @@ class MessageListModel(QAbstractListModel):
         super().__init__(parent)
         self._items: list[ChatItem] = []
         self._rows: dict[str, int] = {}
+        self._thinking_since: dict[str, float] = {}
 
     def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 - Qt's own signature
         return 0 if parent.isValid() else len(self._items)
@@ -71,7 +85,7 @@ class MessageListModel(QAbstractListModel):
         if role == ItemRole:
             return item
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return f"{item.author}: {item.text}"
+            return f"{item.author}: {item.answer}"
         return None
 
     def item(self, row: int) -> ChatItem:
@@ -114,8 +128,17 @@ class MessageListModel(QAbstractListModel):
         row = self._rows[item_id]
         if text:
             item = self._items[row]
-            self._items[row] = replace(item, text=item.text + text)
+            seconds = self._thought(item, text) or item.thought_seconds
+            self._items[row] = replace(item, text=item.text + text, thought_seconds=seconds)
             self.text_appended.emit(row, text)
+
+    def _thought(self, item: ChatItem, text: str) -> float:
+        """Returns how long a model has thought whose reasoning ends with this text; 0 before and after."""
+        if not item.text and text.startswith(OPEN):
+            self._thinking_since[item.id] = time.monotonic()
+        if item.id in self._thinking_since and CLOSE in text:
+            return time.monotonic() - self._thinking_since.pop(item.id)
+        return 0.0
 
     def update(self, item_id: str, **changes: Any) -> None:
         """Changes fields of a message. Raises KeyError for an unknown id, TypeError for an unknown field."""

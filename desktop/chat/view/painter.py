@@ -61,6 +61,9 @@ def _paint_item(canvas: Canvas, layout: ConversationLayout, row: int, shown: Sho
         painter.setBrush(style.theme.raised)
         painter.drawRoundedRect(item.card(layout.width).translated(0, y), Corner.CARD, Corner.CARD)
         painter.setBrush(Qt.BrushStyle.NoBrush)
+    if item.reasoning is not None:
+        pointed = shown.hovered is not None and shown.hovered.row == row and shown.hovered.name.endswith("thought")
+        item.reasoning.hovered = pointed
     places = layout.places(row, canvas.clip.top(), canvas.clip.bottom())
     for place in places:
         _paint_segment(canvas, place, shown.selection)
@@ -85,7 +88,10 @@ def _paint_caret(canvas: Canvas, layout: ConversationLayout, row: int) -> None:
     top = QPointF(item.text_left, layout.top_of(row))
     if item.segments:
         last = len(item.segments) - 1
-        place = item.segments[last].caret().translated(top + QPointF(0, item.top_of(last)))
+        place = item.segments[last].caret()
+        if place.isEmpty():
+            return
+        place = place.translated(top + QPointF(0, item.top_of(last)))
     else:
         place = QRectF(0, 0, _CARET, layout.style.pitch).translated(top + QPointF(0, item.text_top))
     bar = QRectF(place.x() + 2, place.y() + 3, _CARET, place.height() - 6)

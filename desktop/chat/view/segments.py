@@ -82,7 +82,7 @@ class Segment:
     def _paint_frames(self, canvas: Canvas, origin: QPointF) -> None:
         x = 0.0
         for depth, frame in enumerate(self.block.frames):
-            if frame.kind is FrameKind.QUOTE:
+            if frame.kind is not FrameKind.ITEM:
                 top = -self.gap if depth < self.joined else 0.0
                 bar = self._mirrored(QRectF(x, top, _BAR, self.height - top))
                 canvas.painter.fillRect(bar.translated(origin), canvas.style.theme.border)
@@ -150,12 +150,12 @@ class TextSegment(Segment):
     def paint(self, canvas: Canvas, origin: QPointF, selection: tuple[int, int]) -> None:
         for run in self.runs:
             paint_code_grounds(canvas, origin, run, self.block.text, self.block.spans)
-        canvas.painter.setPen(canvas.style.theme.text)
         super().paint(canvas, origin, selection)
 
     def _paint_frames(self, canvas: Canvas, origin: QPointF) -> None:
         super()._paint_frames(canvas, origin)
-        canvas.painter.setPen(canvas.style.theme.text)
+        theme = canvas.style.theme
+        canvas.painter.setPen(theme.quiet if self.block.thought else theme.text)
 
     def link_at(self, point: QPointF) -> str:
         found = (link_in(run, self.block.text, self.block.spans, point) for run in self.runs)

@@ -20,7 +20,10 @@ from runtime.text import N_, _
 ACTION = 28.0
 _ICONS = {"copy": "copy", "again": "reload", "edit": "edit", "previous": "chevron_left", "next": "chevron_right"}
 _TEXTS = {
-    "copy": N_("Copy"), "again": N_("Answer again"), "edit": N_("Edit"),
+    "copy": N_("Copy"), "copy_all": N_("Copy with the reasoning"), "raw": N_("Show the source"),
+    "meaning": N_("Show it formatted"),
+    "thought": N_("Show the reasoning"), "hide_thought": N_("Hide the reasoning"),
+    "again": N_("Answer again"), "edit": N_("Edit"),
     "previous": N_("Previous version"), "next": N_("Next version"), "code": N_("Copy code"),
 }  # fmt: skip
 
@@ -53,9 +56,9 @@ def action_names(item: ChatItem) -> list[str]:
 
 
 def copied_text(item: ChatItem) -> str:
-    """Returns what copying a message gives: its source, and what went wrong where something did."""
+    """Returns what copying a message gives: its source without the reasoning, and what went wrong if something did."""
     error = item.error
-    parts = [item.text] + ([error.title, error.message, error.hint, error.details] if error else [])
+    parts = [item.answer] + ([error.title, error.message, error.hint, error.details] if error else [])
     return "\n".join(part for part in parts if part)
 
 
@@ -99,6 +102,29 @@ def version_targets(layout: ConversationLayout, row: int, x: float) -> list[Targ
         Target("next", row, QRectF(right, y, ACTION, ACTION), _ICONS["next"], action_text("next"),
                enabled=item.version < item.versions),
     ]  # fmt: skip
+
+
+def menu_targets(layout: ConversationLayout, row: int) -> list[Target]:
+    """Returns what only the menu of a message offers."""
+    item = layout.items[row]
+    if item.item.role is not Role.ASSISTANT or not item.item.text:
+        return []
+    names = ["copy_all", "hide_thought" if item.thought_shown else "thought"] if item.item.reasoning else []
+    if item.raw:
+        names = [name for name in names if name == "copy_all"]
+    names.append("meaning" if item.raw else "raw")
+    return [Target(name, row, QRectF(), text=action_text(name)) for name in names]
+
+
+def thought_targets(layout: ConversationLayout, row: int) -> list[Target]:
+    """Returns the line that unfolds a message's reasoning, where it has any."""
+    item = layout.items[row]
+    line = item.reasoning
+    if line is None:
+        return []
+    rect = line.button(layout.style).translated(item.text_left, layout.top_of(row) + item.top_of(0))
+    name = "hide_thought" if item.thought_shown else "thought"
+    return [Target(name, row, rect, text=action_text(name))]
 
 
 def notice_targets(layout: ConversationLayout, row: int) -> list[Target]:
