@@ -100,6 +100,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     logit_scale: float = 1.0
     logit_softcap: float = 0.0
     n_token_types: int = 0
+    masked_head: bool = False  # of an encoder: it guesses hidden tokens, see `MaskedHead`
 
     @property
     def n_groups(self) -> int:
@@ -110,6 +111,11 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     def score_scale(self) -> float:
         """What the scores are multiplied by before the softmax: 1 / sqrt(d_k) unless the model says otherwise."""
         return self.attention_scale or self.head_dim**-0.5
+
+    @property
+    def scores_tokens(self) -> bool:
+        """Whether the model has logits at all: some encoders only make vectors."""
+        return self.form != "encoder" or self.masked_head
 
     @property
     def has_final_norm(self) -> bool:

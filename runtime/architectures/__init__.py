@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from runtime.architectures import (
+    bart,
+    bert,
     bloom,
     gemma2,
     gemma3,
@@ -16,14 +18,17 @@ from runtime.architectures import (
     qwen2,
     qwen3,
     qwen3_moe,
+    roberta,
     smollm3,
+    t5,
+    transformer,
 )
 from runtime.architectures.base import Architecture
 
 ARCHITECTURES: tuple[Architecture, ...] = tuple(
     family.ARCHITECTURE
     for family in (
-        bloom, gemma2, gemma3, glm4, gpt2, gpt_neox, llama, mixtral, olmo2,
-        phi3, qwen2, qwen3, qwen3_moe, smollm3,
+        bart, bert, bloom, gemma2, gemma3, glm4, gpt2, gpt_neox, llama, mixtral, olmo2,
+        phi3, qwen2, qwen3, qwen3_moe, roberta, smollm3, t5, transformer,
     )
 )  # fmt: skip

@@ -15,6 +15,7 @@ from runtime.architectures.forms import SAME, Form
 from runtime.config import ModelConfig
 
 Kind = Literal["folder", "gguf"]
+Side = Literal["decoder", "encoder"]
 Fields = dict[str, Any]
 Settings = Mapping[str, Any]
 Condition = Callable[[ModelConfig, int], bool]
@@ -95,7 +96,7 @@ class TensorRow:
     hf_form: Form = SAME
     gguf_form: Form = SAME
     when: Condition = always
-    side: Literal["decoder", "encoder"] = "decoder"
+    side: Side = "decoder"
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """Returns the row's tensors in that kind of file, with placeholders; none where it has none."""
@@ -149,6 +150,10 @@ def _nothing(*_: Any) -> Fields:
     return {}
 
 
+def _unchanged(config: ModelConfig, names: Collection[str]) -> ModelConfig:
+    return config
+
+
 def _fits(config: ModelConfig) -> str | None:
     return None
 
@@ -163,7 +168,7 @@ class Architecture:
     `extra_hf` and `extra_gguf` get the file's settings and the fields known so far and return more fields; `write_hf`
     and `write_gguf` get the config and return more settings; `gguf_tensors` returns tensors worked out from it. GGUF
     settings have no architecture's name in front here. `fits_gguf` says in a sentence why llama.cpp's graph cannot
-    hold a config, None when it can.
+    hold a config, None when it can. `by_names` mends a config by the tensors that are there, by the table's names.
     """
 
     name: str
@@ -183,6 +188,7 @@ class Architecture:
     write_gguf: Callable[[ModelConfig], Fields] = _nothing
     gguf_tensors: Callable[[ModelConfig], dict[str, NDArray[Any]]] = _nothing
     fits_gguf: Callable[[ModelConfig], str | None] = _fits
+    by_names: Callable[[ModelConfig, Collection[str]], ModelConfig] = _unchanged
 
     def rows(self, config: ModelConfig) -> Iterator[tuple[TensorRow, int]]:
         """Yields each row that holds for the config, once for every layer it holds for (layer 0 for the others)."""

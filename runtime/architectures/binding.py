@@ -31,6 +31,9 @@ _IGNORABLE = ("*.rotary_emb.inv_freq", "*.attn.bias", "*.attn.masked_bias", "*.a
               "*.attention.masked_bias", "*vision_tower.*", "*vision_model.*", "*multi_modal_projector.*",
               "value_head.*", "v_head.*")  # fmt: skip
 
+# The last layer of a model that sorts texts into classes, marks an answer's ends, or chooses among several.
+_TASK_HEADS = re.compile(r"^(?:classifier|classification_head|qa_outputs|score)\.")
+
 
 class LeftoverTensors(UserError):
     """A checkpoint holds weights that the family's table does not know: the model would not be what it was."""
@@ -46,6 +49,20 @@ class LeftoverTensors(UserError):
                 len(names),
             ).format(count=len(names), family=family, names=_some(names)),
             _("Choose another model, or a newer version that may know it."),
+            details="\n".join(names),
+        )
+
+
+class TaskHead(UserError):
+    """A checkpoint made for sorting texts, or for finding passages: its answers are classes, not words or vectors."""
+
+    code = "task_head"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            _("This model sorts texts or marks passages; it writes nothing."),
+            _("Its last layer answers with classes: {names}.").format(names=_some(names)),
+            _("Choose the model it was made from, or an embedding model."),
             details="\n".join(names),
         )
 
@@ -103,17 +120,19 @@ class Binding:
 
 
 def bind(architecture: Architecture, config: ModelConfig, source: Source) -> Binding:
-    """Finds each tensor's place. Raises `MissingTensors`, `LeftoverTensors` and `AdapterOnly`."""
+    """Finds each tensor's place. Raises `MissingTensors`, `LeftoverTensors`, `TaskHead` and `AdapterOnly`."""
     known = canonical_names(architecture, source.names)
     embedding = _source_of(architecture, "embedding.weight", source.kind, known)
     if embedding is None and any(".lora_A." in name for name in known):
         raise AdapterOnly
-    config = _really_tied(architecture, config, source, known)
+    config = _really_tied(architecture, architecture.by_names(config, known), source, known)
     claims = tuple(_claims(architecture, config, source.kind, known))
     claimed = {name for claim in claims for name in claim.sources}
     rest = [name for name in source.names if name not in claimed]
     ignored = [name for name in rest if _is_ignorable(architecture, config, name, source.kind)]
     left = sorted(set(rest) - set(ignored))
+    if any(_TASK_HEADS.search(name) for name in left):
+        raise TaskHead(left)
     if left:
         raise LeftoverTensors(architecture.name, left)
     return Binding(config, claims, tuple(ignored))

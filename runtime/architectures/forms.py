@@ -150,6 +150,58 @@ class Stack:
 
 
 @dataclass(frozen=True)
+class OneRow:
+    """A vector is stored as a matrix of one row."""
+
+    rowwise: bool = False
+
+    def to_ours(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [part.reshape(-1) for part in parts]
+
+    def to_source(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [part.reshape(1, -1) for part in parts]
+
+
+@dataclass(frozen=True)
+class WithoutOffset:
+    """A table of positions is stored without the rows before position 0; ours has `position_offset` of them."""
+
+    rowwise: bool = False
+
+    def to_ours(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [joined((part[:1] * 0,) * config.position_offset + (part,)) for part in parts]
+
+    def to_source(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [part[config.position_offset :] for part in parts]
+
+
+@dataclass(frozen=True)
+class WithLogitScale:
+    """The head's matrix is stored times `logit_scale`, for a program that does not scale logits."""
+
+    rowwise: bool = True
+
+    def to_ours(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [part / config.logit_scale for part in parts]
+
+    def to_source(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [part * config.logit_scale for part in parts]
+
+
+@dataclass(frozen=True)
+class AlsoAsHead:
+    """The embedding is stored twice: as it is, and times `logit_scale` as the head of a program that scales nothing."""
+
+    rowwise: bool = False
+
+    def to_ours(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [parts[0]]
+
+    def to_source(self, parts: Sequence[Array], config: ModelConfig) -> list[Array]:
+        return [parts[0], parts[0] * config.logit_scale]
+
+
+@dataclass(frozen=True)
 class Chain:
     """Several forms, the file's first."""
 
@@ -194,4 +246,8 @@ FUSED_QKV = FusedQkv()
 FUSED_QKV_BY_HEAD = FusedQkvByHead()
 FUSED_GATE_UP = FusedGateUp()
 STACK = Stack()
+ONE_ROW = OneRow()
+WITHOUT_OFFSET = WithoutOffset()
+WITH_LOGIT_SCALE = WithLogitScale()
+ALSO_AS_HEAD = AlsoAsHead()
 TRANSPOSED_QKV = Chain((TRANSPOSE, FUSED_QKV))

@@ -187,6 +187,8 @@ def _problems(config: ModelConfig) -> Iterable[str]:
         )
     if config.position == "rope" and (config.rope.dim or config.head_dim) % 2:
         yield _("Heads of {size} entries have no pairs to rotate.").format(size=config.rope.dim or config.head_dim)
+    if config.form == "encoder-decoder" and not 0 < config.n_encoder_layers < _LARGEST:
+        yield _("“{name}” is {value}.").format(name="n_encoder_layers", value=config.n_encoder_layers)
     if config.n_experts and not 0 < config.n_experts_used <= config.n_experts:
         yield _("Of {n} experts {used} are to be used.").format(n=config.n_experts, used=config.n_experts_used)
 
@@ -205,4 +207,5 @@ def to_gguf(architecture: Architecture, config: ModelConfig) -> Fields:
     """Returns the GGUF settings of the model: ints, floats, bools, texts and lists by their whole names."""
     rows = {row.gguf: getattr(config, row.ours) for row in architecture.keys if row.gguf}
     settings = rows | architecture.write_gguf(config)
-    return {"general.architecture": architecture.gguf} | {f"{architecture.gguf}.{k}": v for k, v in settings.items()}
+    named = {k if k.startswith("tokenizer.") else f"{architecture.gguf}.{k}": v for k, v in settings.items()}
+    return {"general.architecture": architecture.gguf} | named

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from runtime.config import ModelConfig, Rope
 from runtime.native.block import Block
+from runtime.native.feed_forward import ACTIVATIONS
 from runtime.native.linear import Linear, Slot, project, slots
 from runtime.native.masks import Mask, Masks
 from runtime.native.norm import make_norm
@@ -69,6 +70,23 @@ def _score_bias(config: ModelConfig, *, both_ways: bool) -> nn.Module | None:
     return AlibiBias(config.n_heads) if config.position == "alibi" else None
 
 
+class MaskedHead(nn.Module):
+    """What BERT puts between its last states and the vocabulary, to guess hidden tokens: norm(act(W x + b)).
+
+    (…, C) → the same.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = Linear(config.d_model, config.d_model, bias=True)
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = make_norm(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm(self.activation(self.dense(x)))
+        return normed
+
+
 class Transformer(nn.Module):
     """A model of any of the three forms. Its matrices have no values until they are loaded.
 
@@ -85,6 +103,7 @@ class Transformer(nn.Module):
         encoder_layers = config.n_layers if config.form == "encoder" else config.n_encoder_layers
         self.encoder = Stack(config, "encoder", encoder_layers) if config.form != "decoder" else None
         self.decoder = Stack(config, "self", config.n_layers) if config.form != "encoder" else None
+        self.masked_head = MaskedHead(config) if config.masked_head else None
         self.head: nn.Module | None = None if config.tied else Linear(config.d_model, config.vocab_size, bias=False)
         self.head_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.head_bias else None
         self._tables = {rope: RotaryTable(rope, config.head_dim) for rope in _ropes(config)}
@@ -124,7 +143,10 @@ class Transformer(nn.Module):
     def encode(
         self, ids: Tensor, mask: Tensor | None = None, *, token_types: Tensor | None = None, watch: Watch | None = None
     ) -> Tensor:
-        """Returns the encoder's states (B, S, C) for token ids (B, S); `mask` (B, S) is True at real tokens."""
+        """Returns the encoder's states (B, S, C) for token ids (B, S); `mask` (B, S) is True at real tokens.
+
+        Positions are counted from each row's first real token, so padding on either side changes nothing.
+        """
         if self.encoder is None:
             raise ValueError("this model has no encoder: it reads as it writes")
         x = self._embed(ids)
@@ -132,12 +154,17 @@ class Transformer(nn.Module):
             x = x + self.token_types(torch.zeros_like(ids) if token_types is None else token_types)
         keys = None if mask is None else mask.bool()
         masks = Masks(0, ids.shape[1], ids.device, causal=False, keys=keys, bias=self.encoder.bias, dtype=x.dtype)
-        turns, positions = self._positions(0, ids.shape[1], None, like=x)
+        before = None if keys is None else _padding_before(keys)
+        turns, positions = self._positions(0, ids.shape[1], before, like=x)
         x = self.encoder(x, positions, Step(masks, turns, watch=watch))
         return self.encoder.finish(x)
 
     def logits(self, x: Tensor) -> Tensor:
         """Returns f32 logits (…, V) of states (…, C) that have passed the last norm."""
+        if not self.config.scores_tokens:
+            raise ValueError("this encoder has no head: it makes vectors")
+        if self.masked_head is not None:
+            x = self.masked_head(x)
         scores = self.head(x) if self.head is not None else project(x, self.embedding.weight)
         logits: Tensor = scores.float()
         if self.head_bias is not None:
@@ -170,6 +197,11 @@ class Transformer(nn.Module):
             for rope, table in self._tables.items()
         }
         return turns, positions
+
+
+def _padding_before(keys: Tensor) -> Tensor:
+    """Returns how many positions (B) lie before each row's first real token; keys (B, S) is True at those."""
+    return keys.int().argmax(dim=1)
 
 
 def _table(rows: int, columns: int) -> nn.Embedding:
