@@ -84,13 +84,17 @@ def backbone(prefix: str) -> tuple[TensorRow, ...]:
     )  # fmt: skip
 
 
-def head(dense: str, norm: str, biases: tuple[str, ...], matrix: str) -> tuple[TensorRow, ...]:
-    """Returns the rows of the head that guesses hidden tokens; `biases` are names of one and the same vector."""
+def head(dense: str, norm: str, bias: str, decoder: str) -> tuple[TensorRow, ...]:
+    """Returns the rows of the head that guesses hidden tokens.
+
+    The vector `bias` and the one of the matrix `decoder` are one and the same, but where the matrix is its own.
+    """
+    biases = ((f"{decoder}.bias", untied_masked_head), (bias, with_masked_head), (f"{decoder}.bias", with_masked_head))
     return (
         *affine({"masked_head.dense": (dense, "")}, when=with_masked_head),
         *_also_old(affine({"masked_head.norm": (norm, "")}, when=with_masked_head)),
-        *(TensorRow("head_bias", name, "", when=with_masked_head) for name in biases),
-        TensorRow("head.weight", matrix, "", when=untied_masked_head),
+        *(TensorRow("head_bias", name, "", when=when) for name, when in biases),
+        TensorRow("head.weight", f"{decoder}.weight", "", when=untied_masked_head),
     )
 
 
@@ -145,12 +149,11 @@ ARCHITECTURE = Architecture(
     hf_defaults={"hidden_act": "gelu"},
     tensors=(
         *backbone("bert."),
-        *head(f"{_HEAD}.transform.dense", f"{_HEAD}.transform.LayerNorm",
-              (f"{_HEAD}.bias", f"{_HEAD}.decoder.bias"), f"{_HEAD}.decoder.weight"),
+        *head(f"{_HEAD}.transform.dense", f"{_HEAD}.transform.LayerNorm", f"{_HEAD}.bias", f"{_HEAD}.decoder"),
     ),
     keys=KEYS,
-    ignorable=("*pooler.dense.*", "*embeddings.position_ids", "cls.seq_relationship.*", f"*{_HEAD}.decoder.bias",
-               "cls.weight", "cls.bias"),
+    ignorable=("*pooler.dense.*", "*embeddings.position_ids", "cls.seq_relationship.*", f"{_HEAD}.bias",
+               f"{_HEAD}.decoder.bias"),
     extra_hf=_extra_hf,
     extra_gguf=extra_gguf,
     write_hf=lambda config: write_hf(config, ("BertForMaskedLM", "BertModel")),

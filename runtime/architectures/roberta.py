@@ -35,11 +35,10 @@ ARCHITECTURE = Architecture(
     hf_defaults={"hidden_act": "gelu"},
     tensors=(
         *bert.backbone("roberta."),
-        *bert.head("lm_head.dense", "lm_head.layer_norm", ("lm_head.bias", "lm_head.decoder.bias"),
-                   "lm_head.decoder.weight"),
+        *bert.head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder"),
     ),
     keys=bert.KEYS,
-    ignorable=("*pooler.dense.*", "*embeddings.position_ids", "lm_head.decoder.bias"),
+    ignorable=("*pooler.dense.*", "*embeddings.position_ids", "lm_head.bias", "lm_head.decoder.bias"),
     extra_hf=_extra_hf,
     extra_gguf=bert.extra_gguf,
     write_hf=_write_hf,

@@ -6,7 +6,9 @@ have a gated GELU and a head of their own. llama.cpp's graph never multiplies: i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+
+import msgspec
 
 from runtime.architectures.base import Architecture, Fields, KeyRow, Settings, Side, Source, TensorRow, untied
 from runtime.architectures.both_sides import affine, not_computed
@@ -94,6 +96,8 @@ def _extra_hf(raw: Settings, known: Fields) -> Fields:
         raise not_computed("feed_forward_proj", name)
     activation, gated = _FFN[name]
     scaled = raw.get("scale_decoder_outputs", known["tied"])  # the newer key; older files mean it by the tie
+    if raw.get("model_type") == "mt5":
+        scaled = False
     return {"activation": activation, "gated": gated, "logit_scale": known["d_model"] ** -0.5 if scaled else 1.0}
 
 
@@ -107,6 +111,12 @@ def _write_hf(config: ModelConfig) -> Fields:
     names = {kind: name for name, kind in _FFN.items()}
     return {"feed_forward_proj": names[config.activation, config.gated], "is_encoder_decoder": True,
             "scale_decoder_outputs": config.logit_scale != 1.0}  # fmt: skip
+
+
+def _tied_without_head(config: ModelConfig, names: Collection[str]) -> ModelConfig:
+    """A folder without a head has the embedding for it, whatever its config.json says."""
+    has_head = "lm_head.weight" in names or "output.weight" in names
+    return config if has_head else msgspec.structs.replace(config, tied=True)
 
 
 def _fits(config: ModelConfig) -> str | None:
@@ -137,4 +147,5 @@ ARCHITECTURE = Architecture(
     write_hf=_write_hf,
     write_gguf=lambda config: {"attention.layer_norm_epsilon": config.norm_eps},
     fits_gguf=_fits,
+    by_names=_tied_without_head,
 )  # fmt: skip

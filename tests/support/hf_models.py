@@ -29,6 +29,7 @@ _WINDOWED = {"head_dim": 16, "sliding_window": 4, "query_pre_attn_scalar": 16, "
 _LAYER_TYPES = ["full_attention", "sliding_attention", "sliding_attention"] * 2
 _LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.2, 1.3],
          "long_factor": [1.5, 2.0, 3.0, 4.0]}  # fmt: skip
+_NORM = re.compile(r"(norm|ln_.|LayerNorm|layernorm_embedding)\.weight$")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Case:
     model: str
     options: dict[str, Any] = field(default_factory=dict)
     common: bool = True
+    spread: float = 0.3  # of the random weights
 
 
 CASES = (
@@ -96,10 +98,39 @@ CASES = (
     Case("smollm3", "SmolLM3Config", "SmolLM3ForCausalLM", {"num_hidden_layers": 5}),
 )  # fmt: skip
 
+_BART = {
+    "vocab_size": 96, "d_model": 32, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 64,
+    "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": None,
+}  # fmt: skip
+_T5 = {
+    "vocab_size": 96, "d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4,
+    "relative_attention_num_buckets": 8, "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0,
+}  # fmt: skip
+ENCODERS = (
+    Case("bert", "BertConfig", "BertForMaskedLM", {"type_vocab_size": 3}),
+    Case("bert, tanh, without a head", "BertConfig", "BertModel", {"hidden_act": "gelu_new"}),
+    Case("bert, head of its own", "BertConfig", "BertForMaskedLM", {"tie_word_embeddings": False}),
+    Case("bert, next sentences", "BertConfig", "BertForPreTraining"),
+    Case("roberta", "RobertaConfig", "RobertaForMaskedLM", {"pad_token_id": 1, "type_vocab_size": 1}),
+    Case("xlm-roberta, without a head", "XLMRobertaConfig", "XLMRobertaModel",
+         {"pad_token_id": 1, "type_vocab_size": 1}),
+)
+ENCODER_DECODERS = (
+    Case("t5", "T5Config", "T5ForConditionalGeneration", _T5, common=False, spread=0.15),
+    Case("t5, gated, head of its own", "T5Config", "T5ForConditionalGeneration",
+         _T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, common=False, spread=0.15),
+    Case("mt5", "MT5Config", "MT5ForConditionalGeneration",
+         _T5 | {"feed_forward_proj": "gated-gelu", "relative_attention_max_distance": 16}, common=False, spread=0.15),
+    Case("bart", "BartConfig", "BartForConditionalGeneration", _BART, common=False),
+    Case("bart, scaled embedding", "BartConfig", "BartForConditionalGeneration",
+         _BART | {"scale_embedding": True, "activation_function": "relu"}, common=False),
+)
+
 
 def case(name: str) -> Case:
     """Returns the case with this name."""
-    return next(found for found in CASES if found.name == name)
+    return next(found for found in (*CASES, *ENCODERS, *ENCODER_DECODERS) if found.name == name)
 
 
 @cache
@@ -115,8 +146,9 @@ def oracle(case_name: str, **more: Any) -> Any:
     model = getattr(transformers, wanted.model)(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            near_one = re.search(r"(norm|ln_.)\.weight$", name) and "gemma" not in case_name
-            weight.copy_(torch.randn_like(weight) * (0.3 if weight.ndim > 1 else 0.1) + (1.0 if near_one else 0.0))
+            near_one = _NORM.search(name) and "gemma" not in case_name
+            spread = wanted.spread if weight.ndim > 1 else 0.1
+            weight.copy_(torch.randn_like(weight) * spread + (1.0 if near_one else 0.0))
     return model.requires_grad_(False)
 
 

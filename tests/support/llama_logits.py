@@ -26,18 +26,44 @@ def llama_logits(
 ) -> np.ndarray:
     """Returns the logits (T, V) after each of the ids, read whole from an empty cache, with LoRA adapters by scale."""
     with _opened(path, n_ctx, adapters or {}) as (library, model, context):
-        batch = library.llama_batch_init(len(ids), 0, 1)
-        try:
-            batch.n_tokens = len(ids)
-            for at, token in enumerate(ids):
-                batch.token[at], batch.pos[at], batch.logits[at] = token, at, 1
-                batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
+        with _batch(library, ids) as batch:
             assert library.llama_decode(context, batch) == 0
-        finally:
-            library.llama_batch_free(batch)
         size = library.llama_vocab_n_tokens(library.llama_model_get_vocab(model))
         rows = [library.llama_get_logits_ith(context, at)[:size] for at in range(len(ids))]
         return np.array(rows, np.float32)
+
+
+def llama_states(path: Path, ids: Sequence[int], *, n_ctx: int = 64) -> np.ndarray:
+    """Returns the last states (T, C) that an encoder such as BERT makes of the ids."""
+    with _opened(path, n_ctx, {}, embeddings=True, pooling_type=0) as (library, model, context):
+        with _batch(library, ids) as batch:
+            assert library.llama_decode(context, batch) == 0
+        size = library.llama_model_n_embd(model)
+        return np.array([library.llama_get_embeddings_ith(context, at)[:size] for at in range(len(ids))], np.float32)
+
+
+def llama_target_logits(path: Path, source: Sequence[int], target: Sequence[int], *, n_ctx: int = 64) -> np.ndarray:
+    """Returns the logits (T, V) after each token of the target that an encoder-decoder such as T5 writes."""
+    with _opened(path, n_ctx, {}) as (library, model, context):
+        with _batch(library, source) as batch:
+            assert library.llama_encode(context, batch) == 0
+        with _batch(library, target) as batch:
+            assert library.llama_decode(context, batch) == 0
+        size = library.llama_vocab_n_tokens(library.llama_model_get_vocab(model))
+        return np.array([library.llama_get_logits_ith(context, at)[:size] for at in range(len(target))], np.float32)
+
+
+@contextmanager
+def _batch(library: Any, ids: Sequence[int]) -> Iterator[Any]:
+    batch = library.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for at, token in enumerate(ids):
+        batch.token[at], batch.pos[at], batch.logits[at] = token, at, 1
+        batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
+    try:
+        yield batch
+    finally:
+        library.llama_batch_free(batch)
 
 
 def llama_tokens(path: Path, text: str) -> list[int]:
@@ -50,7 +76,9 @@ def llama_tokens(path: Path, text: str) -> list[int]:
 
 
 @contextmanager
-def _opened(path: Path, n_ctx: int, adapters: Mapping[Path, float]) -> Iterator[tuple[Any, Any, Any]]:
+def _opened(
+    path: Path, n_ctx: int, adapters: Mapping[Path, float], **options: object
+) -> Iterator[tuple[Any, Any, Any]]:
     library = load_library()
     wanted = library.llama_model_default_params()
     wanted.n_gpu_layers = 0
@@ -62,6 +90,8 @@ def _opened(path: Path, n_ctx: int, adapters: Mapping[Path, float]) -> Iterator[
     params.n_ctx = params.n_batch = params.n_ubatch = n_ctx
     params.type_k = params.type_v = _F32
     params.flash_attn_type = _OFF
+    for name, value in options.items():
+        setattr(params, name, value)
     params.n_threads = params.n_threads_batch = 1
     context = library.llama_init_from_model(model, params)
     try:
