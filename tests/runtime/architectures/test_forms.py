@@ -14,6 +14,9 @@ CONFIG = ModelConfig(family="test", vocab_size=10, d_model=6, n_layers=1, n_head
 MANY = ModelConfig(family="test", vocab_size=10, d_model=6, n_layers=1, n_heads=4, n_kv_heads=4, head_dim=4, d_ff=5,
                    context_length=8)  # fmt: skip
 
+SCALED = ModelConfig(family="test", vocab_size=10, d_model=6, n_layers=1, n_heads=4, n_kv_heads=4, head_dim=4, d_ff=5,
+                     context_length=8, logit_scale=0.25, position_offset=2)  # fmt: skip
+
 
 def numbered(*shape: int) -> np.ndarray:
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
@@ -35,6 +38,10 @@ STORED: dict[str, tuple[forms.Form, list[np.ndarray], ModelConfig]] = {
     "gate and up": (forms.FUSED_GATE_UP, [numbered(10, 6)], CONFIG),
     "gate and up of experts": (forms.FUSED_GATE_UP, [numbered(3, 10, 6)], CONFIG),
     "experts": (forms.STACK, [numbered(5, 6), numbered(5, 6) + 100, numbered(5, 6) + 200], CONFIG),
+    "one row": (forms.ONE_ROW, [numbered(1, 6)], CONFIG),
+    "scaled head": (forms.WITH_LOGIT_SCALE, [numbered(10, 6)], SCALED),
+    "embedding and scaled head": (forms.ALSO_AS_HEAD, [numbered(10, 6), numbered(10, 6) / 4], SCALED),
+    "positions": (forms.WITHOUT_OFFSET, [numbered(8, 6)], SCALED),
 }
 
 
@@ -91,3 +98,11 @@ def test_by_head_each_head_brings_its_own_three() -> None:
 def test_a_tensor_of_the_wrong_size_is_not_cut() -> None:
     with pytest.raises(ValueError, match="does not split"):
         forms.FUSED_QKV.to_ours([np.arange(33)], CONFIG)
+
+
+def test_a_table_of_positions_gets_free_rows_before_position_0() -> None:
+    [ours] = forms.WITHOUT_OFFSET.to_ours([numbered(8, 6) + 1], SCALED)
+
+    assert ours.shape == (10, 6)
+    assert not ours[:2].any()
+    assert ours[2:].all()
