@@ -39,7 +39,9 @@ def open_embedder(
 ) -> Embedder:
     """Loads a model to make vectors with. Raises `UserError` where the file or the machine does not allow it."""
     if engine_of(path, params) == "native":
-        raise UnsupportedModel(path, _("This version's own engine makes no vectors."))
+        from runtime.native.embedding import NativeEmbedder
+
+        return NativeEmbedder(path, params, listener=listener, stop=stop)
     _require_file(path)
     from runtime.llama.embedding import LlamaEmbedder
 

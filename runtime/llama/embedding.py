@@ -6,7 +6,6 @@ So the context is made for the texts at hand, as long as the longest one, and sh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,14 @@ from runtime import devices, gguf_header, lora_files, runnable
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama.batch import Batch
 from runtime.llama.model import LlamaModel
-from runtime.logits import InvalidNumbers
 from runtime.memory import DEFAULT_CONTEXT
 from runtime.params import LoadParams
-from runtime.reading import Embedded, EmbedRequest, NothingToEmbed, Pooling, ReadProgress, TextTooLong
-from runtime.text import _
+from runtime.reading import Embedded, EmbedRequest, Pooling, ReadProgress
+from runtime.vectors import Vector, checked, normalized, token_lists
 
 _POOLINGS: dict[Pooling, int] = {"mean": 1, "cls": 2, "last": 3}  # enum llama_pooling_type
 _TOGETHER = 512  # short texts share an evaluation up to this many tokens
 _SEQUENCES = 64  # and up to this many texts
-
-Vector = tuple[float, ...]
 
 
 class LlamaEmbedder:
@@ -58,7 +54,7 @@ def embed(
     Raises `NothingToEmbed`, `TextTooLong`, `NoRoomForContext`, `ReadingStopped`, `ReadingFailed`, `InvalidNumbers`.
     """
     limit = min(limit, model.trained_context or limit)  # past a table of positions, llama.cpp ends the process
-    texts, cuts = _token_lists(model, request, limit)
+    texts, cuts = token_lists(model.vocabulary, request, limit)
     pooling = pooling_of(model) if request.pooling == "auto" else request.pooling
     if not texts:
         yield Embedded(vectors=(), tokens=(), pooling=pooling, notes=tuple(notes))
@@ -93,40 +89,6 @@ def packs_of(texts: Sequence[list[int]], *, most: int) -> Iterator[list[list[int
         pack.append(text)
     if pack:
         yield pack
-
-
-def normalized(vector: Vector) -> Vector:
-    """Returns the vector with length 1; one of zeros stays. Raises `InvalidNumbers`."""
-    length = math.sqrt(math.fsum(value * value for value in checked(vector)))
-    return tuple(value / length for value in vector) if length else vector
-
-
-def checked(vector: Vector) -> Vector:
-    """Returns the vector. Raises `InvalidNumbers` where it holds something else than numbers."""
-    if not all(map(math.isfinite, vector)):
-        raise InvalidNumbers
-    return vector
-
-
-def _token_lists(model: LlamaModel, request: EmbedRequest, limit: int) -> tuple[list[list[int]], list[str]]:
-    """Returns each text's ids with the model's marks, and a note for each text that was cut."""
-    texts, notes = [], []
-    for number, text in enumerate(request.texts, 1):
-        ids = model.vocabulary.tokenize_whole(text)
-        if not model.vocabulary.tokenize(text):
-            raise NothingToEmbed(number)
-        if len(ids) > limit:
-            if not request.truncate:
-                raise TextTooLong(number, tokens=len(ids), limit=limit)
-            note = _("Text {number} has {tokens} tokens and was cut to {limit}.")
-            notes.append(note.format(number=number, tokens=f"{len(ids):,}", limit=f"{limit:,}"))
-            ids = _cut(ids, limit, end_mark=model.vocabulary.has_end_mark)
-        texts.append(ids)
-    return texts, notes
-
-
-def _cut(ids: list[int], limit: int, *, end_mark: bool) -> list[int]:
-    return [*ids[: limit - 1], ids[-1]] if end_mark else ids[:limit]
 
 
 class _VectorContext:

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from runtime.engine import StopFlag
 from runtime.evaluation import LAST, Stopped, common_prefix
 from runtime.native.candidates import Scores
 from runtime.native.model import NativeModel
+from runtime.native.stopping import stoppable
 from runtime.schedule import LEAST_SHIFT, EvaluationLog, Schedule
 from runtime.text import _
 
@@ -157,7 +158,7 @@ class TokenCache:
         if self._stop.is_set():
             raise Stopped
         model = self._model
-        with _stoppable(model.transformer, self._stop), _threads(model.prompt_threads, model.threads):
+        with stoppable(model.transformer, self._stop), _threads(model.prompt_threads, model.threads):
             self._read(ids, last_only=last_only)
 
     def _read_again(self, ids: Sequence[int], first: int) -> None:
@@ -181,22 +182,6 @@ class TokenCache:
             yield ids[start : min(start + most, first)]
         for start in range(first, len(ids), rows):
             yield ids[start : start + rows]
-
-
-@contextmanager
-def _stoppable(model: nn.Module, stop: StopFlag) -> Iterator[None]:
-    """Meanwhile every part of the model looks at the flag before it computes: a pass over many tokens takes long."""
-
-    def look(_module: nn.Module, _inputs: object) -> None:
-        if stop.is_set():
-            raise Stopped
-
-    hooks = [part.register_forward_pre_hook(look) for part in model.modules() if not list(part.children())]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager

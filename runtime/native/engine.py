@@ -24,6 +24,7 @@ from runtime.known_answers import KnownAnswers
 from runtime.logits import InvalidNumbers
 from runtime.messages import Message
 from runtime.model_errors import clean_name
+from runtime.native import embedding
 from runtime.native.decode import TokenCache
 from runtime.native.draw import CacheDraw
 from runtime.native.dry import Breakers, breakers_of
@@ -41,7 +42,7 @@ from runtime.protocol import (
     GenerationRequest,
     ReplayEvent,
 )
-from runtime.reading import ReadingStopped, ReadProgress, Scored
+from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
 from runtime.receipt import Receipt, deciding
 from runtime.replay import Replay, require_same
 from runtime.seed import used_seed
@@ -178,6 +179,9 @@ class NativeEngine:
             yield from scoring.score(text, reader, vocabulary, context_length=self._model.context_length)
         finally:
             self._cache.clear()  # it holds the text; the next answer reads its prompt anew
+
+    def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
+        return embedding.embed(self._model, request, stop, limit=self._model.context_length)
 
     def begin_marks(self) -> list[int]:
         return self._model.vocabulary.tokenize("", add_bos=True)

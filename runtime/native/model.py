@@ -5,7 +5,7 @@ Knows nothing about chats, sampling or the tokens that were read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import torch
 from runtime import devices, gguf_header
 from runtime.architectures.reading import identify
 from runtime.checkpoint import Checkpoint, open_checkpoint
-from runtime.config import ModelConfig
+from runtime.config import ModelConfig, ModelForm
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama.tokenizer import GgufTokenizer
 from runtime.model_errors import UnsupportedModel
@@ -31,21 +31,23 @@ _WEIGHTS = (".safetensors", ".bin")
 
 
 class NativeModel:
-    """A loaded decoder. Owns its weights and its tokenizer; `close` lets them go.
+    """A loaded model. Owns its weights and its tokenizer; `close` lets them go.
 
     `params` are the settings as they are carried out, `notes` what had to be corrected, in words for the person.
     """
 
     def __init__(
-        self, path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
-    ) -> None:
+        self, path: Path, params: LoadParams, *, forms: Collection[ModelForm] = ("decoder",),
+        listener: LoadListener | None = None, stop: StopFlag | None = None,
+    ) -> None:  # fmt: skip
+        """`forms` are those that the caller can use. Raises `UnsupportedModel`, and what opening and loading raise."""
         self.notes: list[str] = []
         with open_checkpoint(path) as checkpoint:
             self.path = checkpoint.path
             self.name = str(checkpoint.metadata.get("general.name") or "")
             self.size_bytes = _size(checkpoint)
             architecture, config = identify(checkpoint)
-            _require_decoder(config, self.path)
+            _require_form(config, forms, self.path)
             self.architecture = architecture.name
             self.params = settings.workable(params, config, self.notes)
             self.device = settings.device_of(self.params, self.notes)
@@ -119,9 +121,11 @@ def _tokenizer_of(checkpoint: Checkpoint, config: ModelConfig) -> tuple[Vocabula
     return folder, folder.templates
 
 
-def _require_decoder(config: ModelConfig, path: Path) -> None:
+def _require_form(config: ModelConfig, forms: Collection[ModelForm], path: Path) -> None:
+    if config.form in forms:
+        return
     if config.form == "encoder":
-        raise UnsupportedModel(path, _("It makes vectors out of texts (“{architecture}”) and writes none.").format(
-            architecture=config.family))  # fmt: skip
-    if config.form == "encoder-decoder":
-        raise UnsupportedModel(path, _("This version's own engine does not turn a source into a target."))
+        what = _("It makes vectors out of texts (“{architecture}”) and writes none.")
+        hint = _("“quern embed” makes vectors with it. To write text, choose another model.")
+        raise UnsupportedModel(path, what.format(architecture=config.family), hint)
+    raise UnsupportedModel(path, _("This version's own engine does not turn a source into a target."))

@@ -31,7 +31,8 @@ def workable(params: LoadParams, config: ModelConfig, notes: list[str]) -> LoadP
 
     device = device_of(params, [])
     quick = device != "cpu" or _BF16_FEATURES & set(devices.processor_features())
-    dtype = params.dtype if params.dtype != "auto" else ("bf16" if quick else "f32")
+    writes = config.form != "encoder"  # vectors are compared with each other, and encoders are small: f32 for them
+    dtype = params.dtype if params.dtype != "auto" else ("bf16" if quick and writes else "f32")
     changes: dict[str, Any] = {"dtype": dtype}
     for name in ("kv_type_k", "kv_type_v"):
         changes[name] = _workable_cache_type(getattr(params, name), dtype, notes)

@@ -14,10 +14,11 @@ import tiny_gguf
 from engines import collect, raw
 from runtime.engine import Embedder, StopFlag
 from runtime.errors import UserError
-from runtime.llama.embedding import LlamaEmbedder, normalized, packs_of
+from runtime.llama.embedding import LlamaEmbedder, packs_of
 from runtime.logits import InvalidNumbers
 from runtime.params import LoadParams
 from runtime.reading import Embedded, EmbedRequest, ReadProgress
+from runtime.vectors import normalized
 from tiny_bert import TinyBert, ids_of
 
 EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off", "threads": 1}
