@@ -32,7 +32,9 @@ _IGNORABLE = ("*.rotary_emb.inv_freq", "*.attn.bias", "*.attn.masked_bias", "*.a
               "value_head.*", "v_head.*")  # fmt: skip
 
 # The last layer of a model that sorts texts into classes, marks an answer's ends, or chooses among several.
-_TASK_HEADS = re.compile(r"^(?:classifier|classification_head|qa_outputs|score)\.")
+_TASK_HEADS = re.compile(
+    r"^(?:classifier|classification_head|qa_outputs|score)\.|^cls\.(?:output\.)?(?:weight|bias)$"
+)
 
 
 class LeftoverTensors(UserError):

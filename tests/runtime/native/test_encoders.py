@@ -171,7 +171,8 @@ def test_a_head_is_taken_for_what_the_tensors_show_not_the_class_that_is_named()
     assert not load_model(named_with).config.masked_head
 
 
-@pytest.mark.parametrize("head", ["classifier.weight", "qa_outputs.weight", "classifier.out_proj.weight"])
+@pytest.mark.parametrize("head", ["classifier.weight", "qa_outputs.weight", "classifier.out_proj.weight",
+                                  "cls.output.weight"])  # fmt: skip
 def test_a_model_that_sorts_texts_is_refused_in_so_many_words(head: str) -> None:
     checkpoint = checkpoint_of(oracle("bert, tanh, without a head"))
     checkpoint.tensors[head] = np.zeros((3, 32), np.float32)
