@@ -118,10 +118,13 @@ def _gguf(path: Path, facts: Facts, naming: Naming, source: str) -> ModelInfo:
         source=source,
         memory_bytes=0 if reason else facts.memory_bytes,
         converses=not turns,
-        caution=_("It turns a source text into another text. “quern complete” runs it; it holds no conversation.")
-        if turns and not reason else "",
+        caution=_turns_texts() if turns and not reason else "",
         aliases=names[1:],
     )
+
+
+def _turns_texts() -> str:
+    return _("It turns a source text into another text. “quern complete” runs it; it holds no conversation.")
 
 
 def _remembered(path: Path, cache: HeaderCache | None) -> Facts:
@@ -205,10 +208,13 @@ def _is_weights(name: str) -> bool:
 
 
 def _hugging_face(listing: Listing, source: str) -> ModelInfo:
+    from runtime.runnable_folder import fitness  # numpy comes with it, and not every library has a folder
+
     config = read_json(listing.folder / "config.json")
     named = config.get("architectures")
     architecture = named[0] if isinstance(named, list) and named else config.get("model_type")
     length = config.get("max_position_embeddings")
+    reason, form = fitness(config)
     dtype = config.get("torch_dtype") or config.get("dtype")
     return ModelInfo(
         name=_title(listing),
@@ -218,8 +224,11 @@ def _hugging_face(listing: Listing, source: str) -> ModelInfo:
         size_bytes=_weight_bytes(listing),
         quantization=_TYPES.get(dtype, "") if isinstance(dtype, str) else "",
         context_length=length if isinstance(length, int) and 0 < length < 1 << 31 else 0,
-        reason=_("It is a Hugging Face folder; this version runs GGUF files."),
+        runnable=not reason,
+        reason=reason,
         source=source,
+        converses=form != "encoder-decoder",
+        caution=_turns_texts() if form == "encoder-decoder" else "",
     )
 
 

