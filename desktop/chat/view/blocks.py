@@ -21,6 +21,7 @@ class BlockKind(enum.Enum):
     CODE = "code"
     TABLE = "table"
     RULE = "rule"
+    FORMULA = "formula"  # on lines of its own
     REASONING = "reasoning"  # the line that folds and unfolds what a model thought; `label` is its newest line
 
 
@@ -33,6 +34,7 @@ class Style(enum.IntFlag):
     CODE = 8
     LINK = 16
     QUIET = 32
+    FORMULA = 64
 
 
 class FrameKind(enum.Enum):

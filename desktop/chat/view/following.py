@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
+from desktop.chat.view.formulas import FormulaBook
 from desktop.chat.view.highlight import Highlighter
 from desktop.chat.view.layout import Anchor, ConversationLayout
 from desktop.chat.view.newest_button import NewestButton
@@ -27,7 +28,9 @@ class FollowingScrollArea(QAbstractScrollArea):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._highlighter = Highlighter(self)
-        self._layout = ConversationLayout(TextStyle(theme), self._highlighter)
+        self._formulas = FormulaBook(self)
+        self._theme = theme
+        self._layout = ConversationLayout(self._style(), self._highlighter)
         self._follow = True
         self._anchor: Anchor | None = None
         self._placing = False
@@ -35,6 +38,7 @@ class FollowingScrollArea(QAbstractScrollArea):
         self._newest.clicked.connect(self.follow_newest)
         self._ahead_timer = self._timer(self._look_ahead)
         self._highlighter.ready.connect(self._recolour)
+        self._formulas.ready.connect(self._redraw_formulas)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
@@ -55,9 +59,13 @@ class FollowingScrollArea(QAbstractScrollArea):
         """Where everything stands; for tests and for finding text."""
         return self._layout
 
+    def _style(self) -> TextStyle:
+        return TextStyle(self._theme, formulas=self._formulas, ratio=self.devicePixelRatioF())
+
     def set_theme(self, theme: Theme) -> None:
         """Takes the colours and fonts of a theme, and keeps what is read in place."""
-        self._layout.set_style(TextStyle(theme))
+        self._theme = theme
+        self._layout.set_style(self._style())
         self._newest.set_theme(theme)
         self._settle()
 
@@ -69,6 +77,15 @@ class FollowingScrollArea(QAbstractScrollArea):
     def _recolour(self, language: str, text: str) -> None:
         self._layout.recolour(language, text)
         self._settle()
+
+    def _redraw_formulas(self) -> None:
+        self._layout.redraw_formulas()
+        self._settle()
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.DevicePixelRatioChange:
+            self.set_theme(self._theme)  # drawings of formulas are made for one ratio
+        return super().event(event)
 
     def _column_left(self) -> int:
         """In the middle of the widget, scroll bar or not: the text stands over the composer and does not move."""

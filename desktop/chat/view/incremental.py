@@ -178,6 +178,8 @@ class _Lines:
     def settled(self, token: Token) -> bool:
         """True where no later text can make the line that the token starts in part of an earlier block."""
         line = _first_line(token)
+        if token.type == "formula":  # what is written on its last line may still show that it is none
+            return bool(token.meta["closed"]) and token.map is not None and token.map[1] <= self.complete
         if line < self.complete:
             return True
         words = self.text[self.starts[line] :].lstrip(" ")

@@ -223,6 +223,11 @@ class ConversationLayout:
             if isinstance(segment, CodeSegment) and block.language == language and block.text == text:
                 segment.laid = False
 
+    def redraw_formulas(self) -> None:
+        """Lays out again what waits for drawings of formulas, some of which have been made."""
+        for segment in self._kept.values():
+            segment.laid = segment.laid and not segment.waits
+
     def anchor_at(self, y: float) -> Anchor | None:
         """Returns what stands at a height."""
         row = self.row_at(y)

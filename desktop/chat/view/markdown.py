@@ -1,7 +1,7 @@
 """Markdown into flat blocks, with markdown-it's block and inline parsers. Knows nothing about streaming or drawing.
 
 CommonMark with tables and strikethrough. HTML, entities and reference definitions are off: angle brackets and
-ampersands stay as written, and no line further down changes a paragraph already shown. Formulas are kept as written.
+ampersands stay as written, and no line further down changes a paragraph already shown. Formulas keep their source.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from desktop.chat.view.blocks import Align, Block, BlockKind, Cell, Frame, FrameKind, Span, Style, table_text
+from desktop.chat.view.formula_rules import block_rule, inline_rule
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_block import StateBlock
-    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 _DEEPEST = 30  # containers; deeper marks are shown as text, where markdown-it would drop what follows
 _WEB = ("http://", "https://")
-_FORMULA = re.compile(r"\\\((?:.|\n)*?\\\)|\\\[(?:.|\n)*?\\\]|\$\$(?:.|\n)+?\$\$|\$(?=[^\s$])[^$\n]*?[^\s$\\]\$(?!\d)")
-_OPEN_FORMULA = re.compile(r"\\[()\[\]]")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`，。；！？、（）「」]+")
 _MARKS = {
     "strong_open": Style.BOLD, "em_open": Style.ITALIC, "s_open": Style.STRIKE,
@@ -41,7 +39,8 @@ def _parser() -> MarkdownIt:
     made = MarkdownIt("commonmark", {"html": False, "maxNesting": 4 * _DEEPEST})
     made.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline", "entity"])
     made.validateLink = lambda url: url.lower().startswith(_WEB)  # type: ignore[method-assign]
-    made.inline.ruler.before("escape", "formula", _formula_rule)
+    made.inline.ruler.before("escape", "formula", inline_rule)
+    made.block.ruler.before("table", "formula", block_rule, {"alt": ["paragraph", "blockquote", "list"]})
     rules = {rule.name: rule for rule in made.block.ruler.__rules__}
     for name in ("blockquote", "list"):
         made.block.ruler.at(name, _bounded(rules[name].fn), {"alt": rules[name].alt})
@@ -79,18 +78,6 @@ def _not_in_long_paragraph(rule: _Rule) -> _Rule:
         return False
 
     return guarded
-
-
-def _formula_rule(state: StateInline, silent: bool) -> bool:
-    if state.src[state.pos] not in "\\$":
-        return False
-    found = _FORMULA.match(state.src, state.pos) or _OPEN_FORMULA.match(state.src, state.pos)
-    if found is None:
-        return False
-    if not silent:
-        state.push("text", "", 0).content = found.group()
-    state.pos = found.end()
-    return True
 
 
 def tokens_of(source: str, *, continued: bool, limit: int) -> list[Token]:
@@ -161,6 +148,8 @@ class _InlineWriter:
             self.put("\n")
         elif token.type == "code_inline":
             self.put(token.content, Style.CODE)
+        elif token.type == "formula":
+            self.put(token.content, Style.FORMULA)
         elif token.type == "image":
             self.put(_image_text(token), Style.QUIET)
         elif self.hrefs:
@@ -319,6 +308,11 @@ class BlockBuilder:
 
     def _code_block(self, token: Token) -> None:
         self._add(BlockKind.CODE, token, token.content.removesuffix("\n"))
+
+    def _formula(self, token: Token) -> None:
+        """A formula that nothing closes is text, untouched."""
+        kind = BlockKind.FORMULA if token.meta["closed"] else BlockKind.PARAGRAPH
+        self._add(kind, token, token.content)
 
     def _hr(self, token: Token) -> None:
         self._add(BlockKind.RULE, token, "")

@@ -117,10 +117,17 @@ class Pointer:
         whole = granularity is Granularity.PARAGRAPH and block.kind not in (BlockKind.CODE, BlockKind.PLAIN)
         if whole:
             return Position(at.row, at.block, 0), Position(at.row, at.block, utf16_length(block.text))
+        if (formula := self._formula_at(at)) is not None:
+            return Position(at.row, at.block, formula[0]), Position(at.row, at.block, formula[1])
         text, base = self._text_around(at)
         find = _word if granularity is Granularity.WORD else _line
         start, end = find(text, at.offset - base)
         return Position(at.row, at.block, base + start), Position(at.row, at.block, base + end)
+
+    def _formula_at(self, at: Position) -> tuple[int, int] | None:
+        item = self._layout.items[at.row]
+        runs = (run for number in item.segments_of(at.block) for run in item.segments[number].runs)
+        return next((unit for run in runs if (unit := run.unit_at(at.offset)) is not None), None)
 
     def _text_around(self, at: Position) -> tuple[str, int]:
         item = self._layout.items[at.row]

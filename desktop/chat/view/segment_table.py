@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from desktop.chat.view.blocks import Block, BlockKind
 from desktop.chat.view.code_segment import code_segments
 from desktop.chat.view.reasoning_segment import ReasoningSegment
-from desktop.chat.view.segments import RuleSegment, Segment, TextSegment
+from desktop.chat.view.segments import FormulaSegment, RuleSegment, Segment, TextSegment
 from desktop.chat.view.style import AFTER_HEADING, HEADING_GAP, PARAGRAPH_GAP, TIGHT_GAP
 from desktop.chat.view.table_segment import table_segments
 
@@ -21,6 +21,7 @@ SEGMENTS: dict[BlockKind, Callable[[Block, int, Sequence[Segment]], list[Segment
     BlockKind.PARAGRAPH: _single(TextSegment),
     BlockKind.HEADING: _single(TextSegment),
     BlockKind.RULE: _single(RuleSegment),
+    BlockKind.FORMULA: _single(FormulaSegment),
     BlockKind.REASONING: _single(ReasoningSegment),
     BlockKind.CODE: code_segments,
     BlockKind.TABLE: table_segments,

@@ -19,6 +19,7 @@ from desktop.chat.view.style import INDENT, QUOTE_INDENT, TextStyle, utf16_spans
 from desktop.chat.view.text_run import TextRun
 
 _BAR = 3.0  # of a quote
+_MIDDLE = 0.5
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Segment:
         self.laid = False
         self.rtl = False  # quotes and lists stand at the right
         self.column = 0.0  # the width it was laid out at
+        self.waits = False  # for the drawing of a formula, which may have another size than its source
         self.joined = 0  # frames shared with the segment above, whose quote bars go on without a break
         self.runs: list[TextRun] = []
 
@@ -130,20 +132,22 @@ class TextSegment(Segment):
     def _font(self, style: TextStyle) -> QFont:
         return style.heading_font(self.block.level) if self.block.kind is BlockKind.HEADING else style.chat_font
 
+    def _spans(self) -> Sequence[Span]:
+        return self.block.spans
+
     def estimate(self, style: TextStyle, width: float) -> None:
         self.height = estimated_lines(self.block.text, style.chat_advance, width - self.indent) * style.pitch
 
     def lay(self, style: TextStyle, width: float) -> None:
         heading = self.block.kind is BlockKind.HEADING
-        self.rtl = is_right_to_left(self.block.text)
+        self.rtl = is_right_to_left(self.block.text) and self.block.kind is not BlockKind.FORMULA
         self.column = width
         run = TextRun(self.block.text, x=0.0 if self.rtl else self.indent)
-        run.lay(
-            width=max(width - self.indent, 40.0), font=self._font(style),
-            formats=style.ranges(self.block.text, self.block.spans, heading=heading),
-            rtl=self.rtl,
-        )  # fmt: skip
-        self.runs = [run]
+        room, font = max(width - self.indent, 40.0), self._font(style)
+        look = style.dressed(self.block.text, self._spans(), font, room=room, heading=heading)
+        align = _MIDDLE if look.drawn and self.block.kind is BlockKind.FORMULA else 0.0
+        run.lay(width=room, font=font, formats=look.formats, rtl=self.rtl, align=align, drawn=look.drawn)
+        self.runs, self.waits = [run], look.waits
         self.height = run.height
         self.laid = True
 
@@ -160,6 +164,16 @@ class TextSegment(Segment):
     def link_at(self, point: QPointF) -> str:
         found = (link_in(run, self.block.text, self.block.spans, point) for run in self.runs)
         return next((address for address in found if address), "")
+
+
+class FormulaSegment(TextSegment):
+    """A formula on lines of its own, in the middle; its source where it cannot be drawn."""
+
+    def _spans(self) -> Sequence[Span]:
+        return (Span(0, len(self.block.text), Style.FORMULA),)
+
+    def estimate(self, style: TextStyle, width: float) -> None:
+        self.height = 2 * style.pitch
 
 
 def paint_code_grounds(canvas: Canvas, origin: QPointF, run: TextRun, text: str, spans: Sequence[Span]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from PySide6.QtCore import QMarginsF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QTextCharFormat, QTextLayout
 
 from desktop.chat.view.blocks import Span, Style, utf16_length
+from desktop.chat.view.formulas import Drawn, FormulaBook, FormulaKey
 from desktop.theme import Space, Theme
 
 INDENT = 28.0  # one list level; a quote takes less
@@ -24,11 +26,23 @@ _CELL_SEEN = 200  # characters of a cell; longer lines wrap in any case
 _HEADINGS = {1: 20 / 15, 2: 18 / 15, 3: 16 / 15}
 
 
+@dataclass(slots=True)
+class Dressed:
+    """How a text looks: Qt's format ranges in UTF-16 units, and drawings of formulas, maybe more later."""
+
+    formats: list[QTextLayout.FormatRange] = field(default_factory=list)
+    drawn: list[Drawn] = field(default_factory=list)
+    waits: bool = False
+
+
 class TextStyle:
     """What laying out and painting need to know of a theme."""
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, *, formulas: FormulaBook | None = None, ratio: float = 1.0) -> None:
+        """`formulas` draws for a screen of `ratio` pixels a length; without it, formulas are shown as written."""
         self.theme = theme
+        self.ratio = ratio
+        self._formulas = formulas
         self.chat_font = theme.chat_font
         self.code_font = theme.code_font
         self.quiet_font = theme.quiet_font
@@ -83,7 +97,7 @@ class TextStyle:
 
     def _made_format(self, style: Style, heading: bool) -> QTextCharFormat:
         made = QTextCharFormat()
-        if style & Style.CODE:
+        if style & (Style.CODE | Style.FORMULA):
             made.setFontFamilies(self.code_font.families() or [self.code_font.family()])
             made.setFontFixedPitch(True)
             if not heading:
@@ -96,7 +110,7 @@ class TextStyle:
         if style & Style.LINK:
             made.setForeground(self.theme.accent)
             made.setFontUnderline(True)
-        elif style & Style.QUIET:
+        elif style & (Style.QUIET | Style.FORMULA):
             made.setForeground(self.theme.quiet)
         return made
 
@@ -108,12 +122,22 @@ class TextStyle:
             made.setFontItalic(True)
         return made
 
-    def ranges(self, text: str, spans: Iterable[Span], *, heading: bool = False) -> list[QTextLayout.FormatRange]:
-        """Returns Qt's format ranges, in UTF-16 units, of spans in code points."""
-        return [
-            format_range(start, end, self.format_of(span.style, heading=heading))
-            for start, end, span in utf16_spans(text, spans)
-        ]
+    def dressed(
+        self, text: str, spans: Iterable[Span], font: QFont, *, room: float, heading: bool = False
+    ) -> Dressed:  # fmt: skip
+        """Returns how a text with spans in code points looks; no drawing of a formula is wider than `room`."""
+        made = Dressed()
+        for start, end, span in utf16_spans(text, spans):
+            drawn = None
+            if span.style & Style.FORMULA and self._formulas is not None:
+                key = FormulaKey(text[span.start : span.end], float(font.pixelSize()), self.ratio)
+                drawn = self._formulas.drawing(key)
+                made.waits = made.waits or not self._formulas.is_known(key)
+            if drawn is None:
+                made.formats.append(format_range(start, end, self.format_of(span.style, heading=heading)))
+            else:
+                made.drawn.append(Drawn(start, end, drawn, min(1.0, room / drawn.width)))
+        return made
 
 
 def pitch_of(font: QFont) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF
 
-from desktop.chat.view.blocks import Align, Block, Cell, is_right_to_left, utf16_length
+from desktop.chat.view.blocks import Align, Block, Cell, Style, is_right_to_left, utf16_length
 from desktop.chat.view.segments import Canvas, Segment, estimated_lines, link_in, paint_code_grounds
 from desktop.chat.view.style import TextStyle
 from desktop.chat.view.text_run import TextRun
@@ -14,6 +15,7 @@ from desktop.theme import Space
 
 TABLE_ROWS = 12  # in one segment
 _CELL_X, _CELL_Y = float(Space.MEDIUM), 6.0
+_COMMAND = re.compile(r"\\[a-zA-Z]+|[{}$\\]")
 _ALIGNED = {Align.LEFT: 0.0, Align.CENTER: 0.5, Align.RIGHT: 1.0}
 
 
@@ -36,8 +38,18 @@ class Columns:
         wanted = [0.0] * len(self._block.aligns)
         for number, row in enumerate(self._block.rows):
             for column, cell in enumerate(row):
-                wanted[column] = max(wanted[column], style.text_width(cell.text, bold=number == 0) + 2 * _CELL_X + 2)
+                wanted[column] = max(wanted[column], style.text_width(_about(cell), bold=number == 0) + 2 * _CELL_X + 2)
         return wanted
+
+
+def _about(cell: Cell) -> str:
+    """Returns a text about as wide as the cell with its formulas drawn, which may not have been drawn yet."""
+    parts, at = [], 0
+    for span in cell.spans:
+        if span.style & Style.FORMULA:
+            parts += [cell.text[at : span.start], _COMMAND.sub("m", cell.text[span.start : span.end])]
+            at = span.end
+    return "".join(parts) + cell.text[at:]
 
 
 class TableSegment(Segment):
@@ -68,7 +80,7 @@ class TableSegment(Segment):
 
     def lay(self, style: TextStyle, width: float) -> None:
         self._widths = self._columns.widths(style, width - self.indent)
-        self.runs, self._cells, self._lines = [], [], []
+        self.runs, self._cells, self._lines, self.waits = [], [], [], False
         y, base = 0.0, self.base
         for number, row in enumerate(self._rows, start=self._first):
             runs = self._lay_row(style, number, row, QPointF(self.indent, y), base)
@@ -87,11 +99,13 @@ class TableSegment(Segment):
         for column, cell in enumerate(row):
             x = corner.x() + sum(self._widths[:column]) + _CELL_X
             run = TextRun(cell.text, base=base, x=x, y=corner.y() + _CELL_Y)
+            room = max(self._widths[column] - 2 * _CELL_X, 8.0)
+            look = style.dressed(cell.text, cell.spans, font, room=room)
             run.lay(
-                width=max(self._widths[column] - 2 * _CELL_X, 8.0), font=font,
-                formats=style.ranges(cell.text, cell.spans), rtl=is_right_to_left(cell.text),
-                align=_ALIGNED[self.block.aligns[column]],
+                width=room, font=font, formats=look.formats, rtl=is_right_to_left(cell.text),
+                align=_ALIGNED[self.block.aligns[column]], drawn=look.drawn,
             )  # fmt: skip
+            self.waits = self.waits or look.waits
             self._cells.append((run, number, column))
             base += run.length + 1
             runs.append(run)

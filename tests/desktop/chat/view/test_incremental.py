@@ -16,7 +16,8 @@ LINES = [
     "> q", "> - quoted item", "```", "```py", "~~~", "````", "  ```", "| a | b |", "|---|:-:|", "| 1 | 2 | 3 |", "---",
     "===", "# head", "#", "***", "_ _", "\t tab", "- - deep", "   1. in", "-", "--", "1.", "<b>x</b>", "[t](http://a.b)",
     "[r]: http://c.d", "10. ten", "      six", "- ```", "\\(x_1", "$$", "中文。", "😀", "> ", ">> two", "- [ ] task",
-    "**open", "x  ", "\r",
+    "**open", "x  ", "\r", "\\[", "\\]", "\\] x", "$$ y $$", "z $$ .", "= y", "- \\[", "  \\]", "> $$", "\\[ a \\]",
+    "\\begin{align}", "\\end{align}",
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join)
 cuts = st.lists(st.integers(0, 300), max_size=12)

@@ -152,7 +152,7 @@ def test_growing_code_makes_new_parts_only_at_its_end() -> None:
 def test_styles_stand_where_qt_counts_them(layout: ConversationLayout) -> None:
     text, spans = inline("😀😀 **bold** and 😀 `code`")
 
-    ranges = layout.style.ranges(text, spans)
+    ranges = layout.style.dressed(text, spans, layout.style.chat_font, room=600).formats
 
     units = text.encode("utf-16-le")
     styled = [units[2 * each.start : 2 * (each.start + each.length)].decode("utf-16-le") for each in ranges]
