@@ -30,7 +30,7 @@ HEAVY: dict[str, set[str]] = {
     "transformers": set(),
     "PySide6": {"desktop/"},
     "pyqtgraph": set(),
-    "ziamath": set(),
+    "ziamath": {"desktop/chat/view/formulas.py"},
 }
 # Inside an allowed folder: files that may import the library only in a function (a child that `quern doctor` starts to
 # try Qt, for one), and folders that may not import it otherwise.
