@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from convert import gguf_keys
 from convert.gguf_file import KeyValue, Layout, TensorEntry, layout, u32
 from convert.importance import Importance
-from convert.metadata import model_keys, name_of, require_graph
+from convert.metadata import model_keys, require_graph
+from convert.model_vocabulary import named_vocabulary
 from convert.options import ConvertOptions
 from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, TensorSpec, plan
 from convert.tensors import F32, Product, Stored, products_of
-from convert.vocabulary import Vocabulary, template_keys, vocabulary_of
-from convert.vocabulary_proof import proven
+from convert.vocabulary import template_keys
 from runtime import gguf_header
 from runtime.architectures.binding import bind
 from runtime.architectures.reading import identify
@@ -25,8 +25,7 @@ from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader
 from runtime.model_errors import clean_name
 from runtime.text import _, ngettext
-from runtime.tokenizer import FolderTokenizer
-from runtime.tokenizer_files import read_templates, read_tokenizer
+from runtime.tokenizer_files import read_templates
 
 _QUANTIZATION_VERSION = 2  # of ggml's packed types
 _LEFT_OUT = ("split.no", "split.count", "split.tensors.count", "general.alignment")
@@ -118,26 +117,14 @@ def plan_from_folder(
     binding = bind(architecture, stated, checkpoint)
     config = binding.config
     products = products_of(checkpoint, architecture, binding)
-    made = _vocabulary(checkpoint, config.vocab_size)
+    name, made = named_vocabulary(checkpoint, architecture, config)
     metadata = {
-        **model_keys(architecture, config, name=name_of(checkpoint.path, checkpoint.config)),
+        **model_keys(architecture, config, name=name),
         **made.keys(), **template_keys(read_templates(checkpoint.path)),
     }  # fmt: skip
     facts = ModelFacts(architecture.gguf, config.n_layers, config.n_heads, config.n_kv_heads, config.n_experts)
     return planned(metadata, products, facts, options, notes=[*checkpoint.notes, *made.notes],
                    importance=importance)  # fmt: skip
-
-
-def _vocabulary(checkpoint: Checkpoint, n_rows: int) -> Vocabulary:
-    folder = checkpoint.path
-    tokenizer = FolderTokenizer(
-        folder, config=checkpoint.config, generation_config=checkpoint.generation_config, size=n_rows
-    )
-    made = vocabulary_of(
-        read_tokenizer(folder), n_rows=n_rows, adds_bos=tokenizer.adds_bos, adds_eos=tokenizer.adds_eos,
-        end_ids=sorted(tokenizer.stop_ids),
-    )  # fmt: skip
-    return proven(made, lambda text: tokenizer.tokenize(text, special=True))
 
 
 def planned(

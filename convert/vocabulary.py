@@ -7,28 +7,25 @@ made here is only believed after `vocabulary_proof` has held llama.cpp's ids aga
 from __future__ import annotations
 
 import base64
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from convert import pre_tokenizers
 from convert.gguf_file import KeyValue, array, boolean, string, u32
+from convert.tokenizer_json import SPACE, State, prefixes_space, state_of, steps_of
 from runtime.errors import UserError
+from runtime.sentencepiece_model import SentencePieceModel
 from runtime.text import _
 from runtime.tokenizer_files import TokenizerFiles
 
 _KEY = "tokenizer.ggml."
-_SPACE = "▁"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _LOOKS_LIKE_A_MARK = re.compile(r"<\|.*\|>|<｜.*｜>|<(?:start|end)_of_turn>", re.DOTALL)
 _NO_SCORE = -1e4  # of a piece that no merge makes: nothing is ever joined to it
-_ID_KEYS = {
-    "bos_token": "bos_token_id", "eos_token": "eos_token_id", "unk_token": "unknown_token_id",
-    "sep_token": "seperator_token_id", "pad_token": "padding_token_id", "cls_token": "cls_token_id",
-    "mask_token": "mask_token_id",
-}  # fmt: skip  # “seperator” is how the format spells it
+_EXACT_MERGES = "sarvam-moe"  # llama.cpp's BPE on the characters themselves, by its merges
 
 
 class TokenKind(IntEnum):
@@ -59,8 +56,8 @@ class VocabularyMisfit(UserError):
 class Vocabulary:
     """A vocabulary in GGUF's terms. `model` is its kind there; `pre` is found by trying (`vocabulary_proof`).
 
-    `likely` are pre-tokenizers to try first: a small vocabulary may come out the same with several. `space_first` says
-    that the source puts a space before a text, which llama.cpp does not do for this kind.
+    `likely` are the names under which the source's way to cut words is published: they are tried first, and what
+    llama.cpp is known to cut otherwise outside of ASCII is excused for them.
     """
 
     model: str
@@ -70,7 +67,6 @@ class Vocabulary:
     merges: list[str] | None = None
     pre: str = ""
     likely: tuple[str, ...] = ()
-    space_first: bool = False
     more: dict[str, KeyValue] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -87,24 +83,28 @@ class Vocabulary:
             found["merges"] = array("string", self.merges)
         return {_KEY + key: value for key, value in {**found, **self.more}.items()}
 
+    def marks(self) -> list[str]:
+        """Returns the tokens that a text may hold whole and that are never cut, by their text."""
+        kinds = (TokenKind.CONTROL, TokenKind.USER_DEFINED)
+        pairs = zip(self.tokens, self.kinds, strict=True)
+        return [text for text, kind in pairs if kind in kinds and text.strip()]
 
-def vocabulary_of(
-    files: TokenizerFiles, *, n_rows: int, adds_bos: bool, adds_eos: bool, end_ids: Sequence[int] = ()
-) -> Vocabulary:
-    """Returns the vocabulary of a model whose embedding has `n_rows` rows. Raises `VocabularyMisfit`.
 
-    `end_ids` are the tokens that end an answer, the most important first.
+def vocabularies_of(
+    files: TokenizerFiles, *, n_rows: int, in_use: Iterable[str] = (), pieces: SentencePieceModel | None = None
+) -> list[Vocabulary]:
+    """Returns the ways to write the vocabulary of a model whose embedding has `n_rows` rows, the best first.
+
+    `in_use` are texts (chat templates, names of marks) whose tokens the model must have; `pieces` is the tokenizer.model
+    beside the tokenizer.json. Raises `VocabularyMisfit`.
     """
-    state = json.loads(files.tokenizer.to_str())
+    state = state_of(files.tokenizer)
     build = _BUILDERS.get(_kind(state))
     if build is None:
         reason = _("It is of a kind that llama.cpp does not know: {kind}.")
         raise VocabularyMisfit(reason.format(kind=state["model"].get("type")))
-    made = build(state, n_rows)
-    _add_ids(made, files, end_ids)
-    made.more["add_bos_token"] = boolean(adds_bos)
-    made.more["add_eos_token"] = boolean(adds_eos)
-    return made
+    _require_rows(state, n_rows, [*in_use, *(text for name, text in files.named.items() if name != "pad_token")])
+    return list(build(state, n_rows, pieces))
 
 
 def template_keys(templates: Mapping[str, str]) -> dict[str, KeyValue]:
@@ -120,23 +120,27 @@ def template_keys(templates: Mapping[str, str]) -> dict[str, KeyValue]:
 
 
 def _kind(state: Mapping[str, Any]) -> str:
-    model = state["model"]
-    kind = str(model.get("type") or "")
+    kind = str(state["model"].get("type") or "")
     steps = {step["type"] for part in ("pre_tokenizer", "decoder") for step in steps_of(state.get(part))}
-    if kind == "BPE":
-        return "byte-level" if "ByteLevel" in steps else "sentencepiece" if model.get("byte_fallback") else "BPE"
-    return kind
+    if kind == "BPE" and "ByteLevel" in steps:
+        return "byte-level"
+    spaced = {step["type"] for part in ("normalizer", "pre_tokenizer") for step in steps_of(state.get(part))}
+    return "sentencepiece" if kind == "BPE" and spaced & {"Metaspace", "Replace", "Prepend"} else kind
 
 
-def steps_of(part: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    """Yields the steps of a normalizer, pre-tokenizer or decoder, as tokenizer.json has them."""
-    if not part:
-        return
-    if part.get("type") == "Sequence":
-        for step in part.get("pretokenizers") or part.get("normalizers") or part.get("decoders") or ():
-            yield from steps_of(step)
-        return
-    yield part
+def _require_rows(state: Mapping[str, Any], n_rows: int, in_use: Iterable[str]) -> None:
+    """Raises `VocabularyMisfit` where a token that texts come to has no row in the embedding."""
+    added = {token["content"]: token["id"] for token in state.get("added_tokens") or ()}
+    vocabulary = state["model"]["vocab"]
+    spelled = (text for text, _score in vocabulary) if isinstance(vocabulary, list) else vocabulary
+    highest = len(vocabulary) - 1 if isinstance(vocabulary, list) else max(vocabulary.values(), default=-1)
+    used = " ".join(in_use)
+    needed = max([id for text, id in added.items() if text in used], default=-1)
+    if highest >= n_rows and not all(text in added for text in spelled):
+        needed = max(needed, highest)
+    if needed >= n_rows:
+        reason = _("It has tokens up to number {last}, but the model's embedding has only {rows} rows.")
+        raise VocabularyMisfit(reason.format(last=f"{needed:,}", rows=f"{n_rows:,}"))
 
 
 # --- tokens ----------------------------------------------------------------------------------------------------------
@@ -146,17 +150,15 @@ def _base(
     state: Mapping[str, Any], spelled: Mapping[str, int], n_rows: int
 ) -> tuple[list[str], list[TokenKind], list[str]]:
     """Returns a text and a kind for every row of the embedding, and notes."""
-    tokens = [f"[PAD{id}]" for id in range(n_rows)]
+    tokens = [""] * n_rows
     kinds = [TokenKind.UNUSED] * n_rows
-    left_out = 0
     for text, id in spelled.items():
-        if id >= n_rows:
-            left_out += 1
-            continue
-        tokens[id], kinds[id] = text, TokenKind.NORMAL
+        if id < n_rows:
+            tokens[id], kinds[id] = text, TokenKind.NORMAL
+    left_out = 0
     for added in state.get("added_tokens") or ():
         if added["id"] >= n_rows:
-            left_out += added["content"] not in spelled
+            left_out += 1
             continue
         control = added.get("special") or _LOOKS_LIKE_A_MARK.fullmatch(added["content"])
         tokens[added["id"]] = added["content"]
@@ -168,49 +170,93 @@ def _base(
     return tokens, kinds, notes
 
 
-def _byte_level(state: Mapping[str, Any], n_rows: int) -> Vocabulary:
+def _told_apart(made: Vocabulary) -> Vocabulary:
+    """Gives rows without a text of their own one: llama.cpp wants no text twice, and reads texts up to a zero byte."""
+    known: set[str] = set()
+    lost = 0
+    for id, text in enumerate(made.tokens):
+        plain = text.partition("\0")[0]
+        if plain and plain == text and text not in known:
+            known.add(text)
+            continue
+        lost += made.kinds[id] is not TokenKind.UNUSED
+        made.kinds[id] = TokenKind.UNUSED
+    taken = known
+    for id, text in enumerate(made.tokens):
+        if made.kinds[id] is TokenKind.UNUSED and (not text or text in taken or "\0" in text):
+            made.tokens[id] = _free_name(id, taken)
+    if lost:
+        note = _("{count} tokens get other names, which no text holds: llama.cpp cannot tell theirs from others.")
+        made.notes.append(note.format(count=lost))
+    return made
+
+
+def _free_name(id: int, taken: set[str]) -> str:
+    name = f"[PAD{id}]"
+    while name in taken:
+        name = f"[{name}]"
+    taken.add(name)
+    return name
+
+
+def _byte_level(state: State, n_rows: int, _pieces: SentencePieceModel | None) -> Iterator[Vocabulary]:
     model = state["model"]
     _refuse(model, "dropout", "continuing_subword_prefix", "end_of_word_suffix")
     tokens, kinds, notes = _base(state, model["vocab"], n_rows)
-    steps = steps_of(state.get("pre_tokenizer"))
-    space_first = any(step["type"] == "ByteLevel" and step.get("add_prefix_space") for step in steps)
-    if space_first:
-        notes.append(_("The source puts a space before a text without one, which llama.cpp does not: begin with one."))
-    return Vocabulary(
-        "gpt2", tokens, kinds, merges=list(_merges(model)), likely=_likely(state), space_first=space_first, notes=notes
+    steps = list(steps_of(state.get("pre_tokenizer")))
+    likely = pre_tokenizers.names_for(steps, ignore_merges=bool(model.get("ignore_merges")))
+    yield _told_apart(
+        Vocabulary("gpt2", tokens, kinds, merges=list(_merges(model)), likely=likely, notes=notes)
     )
 
 
-def _likely(state: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the pre-tokenizers whose way to cut digits is the one that the file spells out."""
-    steps = list(steps_of(state.get("pre_tokenizer")))
-    if any(step["type"] == "Digits" and step.get("individual_digits") for step in steps):
-        return ("smollm", "starcoder", "refact")
-    patterns = " ".join(str((step.get("pattern") or {}).get("Regex", "")) for step in steps if step["type"] == "Split")
-    if "\\p{N}{1,3}" in patterns:
-        return ("llama-bpe", "glm4") if state["model"].get("ignore_merges") else ("chatglm-bpe", "llama-bpe")
-    return ("qwen2",) if "\\p{N}|" in patterns else ()
-
-
-def _sentencepiece_bpe(state: Mapping[str, Any], n_rows: int) -> Vocabulary:
+def _sentencepiece_bpe(state: State, n_rows: int, pieces: SentencePieceModel | None) -> Iterator[Vocabulary]:
+    """Yields SentencePiece's vocabulary with the scores of its own file, then with ranks; then plain BPE by merges."""
     model = state["model"]
-    tokens, kinds, notes = _base(state, model["vocab"], n_rows)
+    more = {"add_space_prefix": boolean(prefixes_space(state))}
+    for scores in filter(None, (_scores_of(pieces, model["vocab"], n_rows), _ranks(model, n_rows))):
+        tokens, kinds, notes = _base(state, model["vocab"], n_rows)
+        _name_bytes(tokens, kinds)
+        for id, token in enumerate(tokens):
+            if token == model.get("unk_token"):
+                kinds[id] = TokenKind.UNKNOWN
+        given = [score if kind is TokenKind.NORMAL else 0.0 for score, kind in zip(scores, kinds, strict=True)]
+        yield _told_apart(Vocabulary("llama", tokens, kinds, scores=given, more=dict(more), notes=notes))
+    if not prefixes_space(state) and model.get("merges"):
+        tokens, kinds, notes = _base(state, model["vocab"], n_rows)
+        _name_bytes(tokens, kinds)
+        yield _told_apart(
+            Vocabulary("gpt2", tokens, kinds, merges=list(_merges(model)), pre=_EXACT_MERGES, notes=notes)
+        )
+
+
+def _scores_of(pieces: SentencePieceModel | None, spelled: Mapping[str, int], n_rows: int) -> list[float]:
+    """Returns the scores of a tokenizer.model that holds the same pieces; nothing where it does not."""
+    if pieces is None or any(spelled.get(piece.text) != id for id, piece in enumerate(pieces.pieces)):
+        return []
+    scores = [piece.score for piece in pieces.pieces][:n_rows]
+    return scores + [_NO_SCORE] * (n_rows - len(scores))
+
+
+def _ranks(model: Mapping[str, Any], n_rows: int) -> list[float]:
+    """Returns a score for every piece by the first merge that makes it."""
     rank: dict[str, int] = {}
     for number, merge in enumerate(_merges(model)):
         rank.setdefault(merge.replace(" ", ""), number)
-    scores = [float(-rank[token]) if token in rank else _NO_SCORE for token in tokens]
+    scores = [_NO_SCORE] * n_rows
+    for text, id in model["vocab"].items():
+        if id < n_rows and text in rank:
+            scores[id] = float(-rank[text])
+    return scores
+
+
+def _name_bytes(tokens: Sequence[str], kinds: list[TokenKind]) -> None:
     for id, token in enumerate(tokens):
         if kinds[id] is TokenKind.NORMAL and _BYTE.fullmatch(token):
             kinds[id] = TokenKind.BYTE
-        if token == model.get("unk_token"):
-            kinds[id] = TokenKind.UNKNOWN
-        if kinds[id] is not TokenKind.NORMAL:
-            scores[id] = 0.0
-    more = {"add_space_prefix": boolean(_prefixes_space(state))}
-    return Vocabulary("llama", tokens, kinds, scores=scores, more=more, notes=notes)
 
 
-def _unigram(state: Mapping[str, Any], n_rows: int) -> Vocabulary:
+def _unigram(state: State, n_rows: int, _pieces: SentencePieceModel | None) -> Iterator[Vocabulary]:
     model = state["model"]
     spelled = {text: id for id, (text, _score) in enumerate(model["vocab"])}
     tokens, kinds, notes = _base(state, spelled, n_rows)
@@ -219,24 +265,38 @@ def _unigram(state: Mapping[str, Any], n_rows: int) -> Vocabulary:
     unknown = model.get("unk_id")
     if isinstance(unknown, int) and unknown < n_rows:
         kinds[unknown] = TokenKind.UNKNOWN
-    normalizing = list(steps_of(state.get("normalizer")))
+    if model.get("byte_fallback"):
+        _name_bytes(tokens, kinds)
+        notes.append(_("Characters without a token are spelled in bytes by Quern; other programs that use llama.cpp "
+                       "may lose them."))  # fmt: skip
+    made = Vocabulary("t5", tokens, kinds, scores=scores, more=_normalizing(state), notes=notes)
+    if isinstance(unknown, int) and unknown < n_rows:
+        made.more["unknown_token_id"] = u32(unknown)
+    yield _told_apart(made)
+
+
+def _normalizing(state: State) -> dict[str, KeyValue]:
+    """Returns what llama.cpp is told of how a Unigram source changes texts first."""
+    steps = list(steps_of(state.get("normalizer")))
+    merges_spaces = any(step["type"] == "Replace" and " {2,}" in str(step.get("pattern")) for step in steps)
+    merges_spaces |= any(step["type"] == "WhitespaceSplit" for step in steps_of(state.get("pre_tokenizer")))
     more = {
-        "add_space_prefix": boolean(_prefixes_space(state)),
-        "remove_extra_whitespaces": boolean(any(step["type"] in ("Replace", "Strip") for step in normalizing)),
+        "add_space_prefix": boolean(prefixes_space(state)),
+        "remove_extra_whitespaces": boolean(merges_spaces),
     }
-    for step in normalizing:
+    for step in steps:
         if step["type"] == "Precompiled" and step.get("precompiled_charsmap"):
             more["precompiled_charsmap"] = array("u8", list(base64.b64decode(step["precompiled_charsmap"])))
-    return Vocabulary("t5", tokens, kinds, scores=scores, more=more, notes=notes)
+    return more
 
 
-def _word_piece(state: Mapping[str, Any], n_rows: int) -> Vocabulary:
+def _word_piece(state: State, n_rows: int, _pieces: SentencePieceModel | None) -> Iterator[Vocabulary]:
     model = state["model"]
     prefix = model.get("continuing_subword_prefix", "##")
     tokens, kinds, notes = _base(state, model["vocab"], n_rows)
     for id, token in enumerate(tokens):
         if kinds[id] is TokenKind.NORMAL:
-            tokens[id] = token[len(prefix) :] if prefix and token.startswith(prefix) else _SPACE + token
+            tokens[id] = token[len(prefix) :] if prefix and token.startswith(prefix) else SPACE + token
     normalizer = next((step for step in steps_of(state.get("normalizer")) if step["type"] == "BertNormalizer"), {})
     lower = bool(normalizer.get("lowercase"))
     strips = normalizer.get("strip_accents")
@@ -245,7 +305,7 @@ def _word_piece(state: Mapping[str, Any], n_rows: int) -> Vocabulary:
         "normalizer.lowercase": boolean(lower),
         "normalizer.strip_accents": boolean(lower if strips is None else bool(strips)),
     }
-    return Vocabulary("bert", tokens, kinds, scores=[0.0] * n_rows, more=more, notes=notes)
+    yield _told_apart(Vocabulary("bert", tokens, kinds, scores=[0.0] * n_rows, more=more, notes=notes))
 
 
 _BUILDERS = {
@@ -267,30 +327,3 @@ def _refuse(model: Mapping[str, Any], *names: str) -> None:
     for name in names:
         if model.get(name):
             raise VocabularyMisfit(_("It uses “{name}”, which llama.cpp does not know.").format(name=name))
-
-
-def _prefixes_space(state: Mapping[str, Any]) -> bool:
-    for step in (*steps_of(state.get("normalizer")), *steps_of(state.get("pre_tokenizer"))):
-        if step["type"] == "Prepend" and step.get("prepend") == _SPACE:
-            return True
-        if step["type"] == "Metaspace":
-            return bool(step.get("prepend_scheme", "always") != "never" and step.get("add_prefix_space", True))
-    return False
-
-
-def _add_ids(made: Vocabulary, files: TokenizerFiles, end_ids: Sequence[int]) -> None:
-    """Adds the ids of tokens with a purpose; the first end that is not the tokenizer's own ends a turn."""
-    size = len(made.tokens)
-    for name, key in _ID_KEYS.items():
-        id = files.tokenizer.token_to_id(files.named[name]) if files.named.get(name) else None
-        if id is not None and id < size:
-            made.more[key] = u32(id)
-    ends = [id for id in dict.fromkeys(end_ids) if 0 <= id < size]
-    known = made.more.get("eos_token_id")
-    if ends and known is None:
-        known = made.more["eos_token_id"] = u32(ends[0])
-    rest = [id for id in ends if known is None or id != known.content]
-    for key, id in zip(("eot_token_id", "eom_token_id"), rest, strict=False):
-        made.more[key] = u32(id)
-
-

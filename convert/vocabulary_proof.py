@@ -1,7 +1,8 @@
 """Holds llama.cpp's ids against the source tokenizer's on hard texts, and finds the pre-tokenizer that way.
 
 How a byte-level tokenizer cuts a text into words is a regular expression in its file and a name in GGUF. The name is
-found by behaviour: the first one with which llama.cpp cuts every one of the hard texts as the source does. Knows no
+found by behaviour: the first one with which llama.cpp cuts every one of the hard texts as the source does. What
+llama.cpp is known to do otherwise for every model becomes a note; every other difference ends the conversion. Knows no
 weights.
 """
 
@@ -9,19 +10,21 @@ from __future__ import annotations
 
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from convert.gguf_file import layout, string
+from tokenizers import Tokenizer
+
+from convert.gguf_file import KeyValue, layout, string
 from convert.hard_texts import HARD_TEXTS
-from convert.vocabulary import TokenKind, Vocabulary, VocabularyMisfit
+from convert.tokenizer_json import state_of
+from convert.traits import Traits
+from convert.vocabulary import Vocabulary, VocabularyMisfit
 from runtime.errors import UserError
 from runtime.llama.tokenizer import GgufTokenizer, NoVocabulary
 from runtime.model_errors import DamagedModel
 from runtime.text import _
-
-Encode = Callable[[str], Sequence[int]]
 
 # Names that cut differently from each other, the usual ones first. Not “whitespace”: it aborts on texts with spaces.
 PRE_TOKENIZERS = (
@@ -32,6 +35,7 @@ PRE_TOKENIZERS = (
     "qwen35", "smaug-bpe", "youtu",
 )  # fmt: skip
 _DIGEST_LENGTH = 60
+_MARKS_AMONG_WORDS = 12  # marks that are also tried between words, of those that may be thousands
 
 
 class TokenizerDiffers(UserError):
@@ -48,79 +52,123 @@ class TokenizerDiffers(UserError):
             ),
             _("The model itself runs in Quern's own engine, from its folder."),
         )
+        self.found = tuple(found)
 
 
-def proven(vocabulary: Vocabulary, encode: Encode, texts: Sequence[str] = HARD_TEXTS) -> Vocabulary:
-    """Returns the vocabulary, with its pre-tokenizer, after every text came out in the same tokens.
+@dataclass
+class _Trial:
+    """What came of a candidate: notes where all differences are known, else the first that is not, and its place."""
 
-    `encode` is the source's own, which recognises marks in the text. What llama.cpp's WordPiece is known to cut in
-    another way becomes a note. Raises `TokenizerDiffers`, and `VocabularyMisfit` where llama.cpp cannot open it at all.
+    notes: dict[str, None] = field(default_factory=dict)
+    failed_at: int = -1
+    difference: TokenizerDiffers | None = None
+
+
+class _Source:
+    """The source's tokenizer with the texts that a vocabulary is held against, and what it makes of them."""
+
+    def __init__(self, tokenizer: Tokenizer, marks: Sequence[str], texts: Sequence[str]) -> None:
+        self.texts = [*texts, *marks, *_among_words(marks)]
+        tokenizer.encode_special_tokens = False
+        self.expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in self.texts]
+        self.traits = Traits(state_of(tokenizer), marks)
+
+
+def proven(
+    ways: Sequence[Vocabulary], tokenizer: Tokenizer, *, about: Mapping[str, KeyValue] | None = None,
+    texts: Sequence[str] = HARD_TEXTS,
+) -> Vocabulary:  # fmt: skip
+    """Returns the first way to write the vocabulary with which every text comes out in the source's tokens.
+
+    `about` are the model's keys that llama.cpp also heeds: its architecture and name. Raises `TokenizerDiffers`, and
+    `VocabularyMisfit` where llama.cpp cannot open it at all.
     """
-    if vocabulary.space_first:
-        texts = [text if text.startswith(" ") else f" {text}" for text in texts if text]
-    texts = [*texts, *_marks(vocabulary)]
-    expected = [list(encode(text)) for text in texts]
-    furthest: tuple[int, TokenizerDiffers] | None = None
-    for candidate in _candidates(vocabulary):
-        known: list[TokenizerDiffers] = []
-        for at, difference in _differences(candidate, texts, expected):
-            if not _is_known(candidate, texts[at], expected[at]):
-                if furthest is None or at > furthest[0]:
-                    furthest = at, difference
-                break
-            known.append(difference)
-        else:
-            return replace(candidate, notes=[*candidate.notes, *_notes(known)])
+    source = _Source(tokenizer, ways[0].marks(), texts)
+    furthest: tuple[int, UserError] | None = None
+    for candidate, leniently in _candidates(ways):
+        try:
+            trial = _tried(candidate, source, about or {}, leniently=leniently)
+        except VocabularyMisfit as misfit:
+            furthest = furthest or (-1, misfit)
+            continue
+        if trial.difference is None:
+            return replace(candidate, notes=[*candidate.notes, *trial.notes])
+        if furthest is None or trial.failed_at > furthest[0]:
+            furthest = trial.failed_at, trial.difference
     assert furthest is not None
     raise furthest[1]
 
 
-def _is_known(vocabulary: Vocabulary, text: str, expected: Sequence[int]) -> bool:
+def _candidates(ways: Sequence[Vocabulary]) -> Iterator[tuple[Vocabulary, bool]]:
+    """Yields what to try, and whether to excuse differences beyond ASCII: only for names that the source spells out."""
+    for way in ways:
+        if way.model != "gpt2" or way.pre:
+            yield way, False
+            continue
+        for name in way.likely:
+            yield replace(way, pre=name), False
+        for name in way.likely:
+            yield replace(way, pre=name), True
+        for name in PRE_TOKENIZERS:
+            if name not in way.likely:
+                yield replace(way, pre=name), False
+
+
+def _tried(vocabulary: Vocabulary, source: _Source, about: Mapping[str, KeyValue], *, leniently: bool) -> _Trial:
+    trial = _Trial()
+    for at, difference in _differences(vocabulary, source, about):
+        known = _known(vocabulary, source, at, difference, leniently=leniently)
+        if not known:
+            return _Trial(failed_at=at, difference=difference)
+        trial.notes |= dict.fromkeys(known)
+    return trial
+
+
+def _known(
+    vocabulary: Vocabulary, source: _Source, at: int, difference: TokenizerDiffers, *, leniently: bool
+) -> list[str]:
+    """Returns what is to be said of a difference that llama.cpp makes for every model; nothing for any other."""
+    text = source.texts[at]
+    traits = source.traits.explaining(text, difference.found)
+    if traits:
+        return [trait.words() for trait in traits]
+    if vocabulary.model == "bert" and _is_words_own(vocabulary, text, source.expected[at]):
+        return [_("llama.cpp cuts some texts, such as Korean ones, otherwise than the source does.")]
+    if leniently and not text.isascii():
+        return [_("llama.cpp cuts some words of other scripts otherwise than the source does, as in all files with the "
+                  "pre-tokenizer “{name}”.").format(name=vocabulary.pre)]  # fmt: skip
+    return []
+
+
+def _is_words_own(vocabulary: Vocabulary, text: str, expected: Sequence[int]) -> bool:
     """Whether llama.cpp's WordPiece cuts such a text otherwise for every model.
 
     It takes more signs for accents than Unicode does, of Korean and Indic scripts, and finds pieces in words that are
     unknown as a whole.
     """
-    if vocabulary.model != "bert":
-        return False
     unknown = vocabulary.more.get("unknown_token_id")
     signs = unicodedata.normalize("NFD", text)
     marked = any(unicodedata.category(sign)[0] == "M" or "\u1160" <= sign <= "\u11ff" for sign in signs)
     return marked or (unknown is not None and unknown.content in expected)
 
 
-def _notes(known: Sequence[TokenizerDiffers]) -> list[str]:
-    if not known:
-        return []
-    note = _("llama.cpp cuts some texts, such as Korean ones, otherwise than the source does. {first}")
-    return [note.format(first=known[0].info.message)]
-
-
-def _candidates(vocabulary: Vocabulary) -> Iterator[Vocabulary]:
-    if vocabulary.model != "gpt2" or vocabulary.pre:
-        yield vocabulary
-        return
-    for name in dict.fromkeys((*vocabulary.likely, *PRE_TOKENIZERS)):
-        yield replace(vocabulary, pre=name)
-
-
-def _marks(vocabulary: Vocabulary) -> list[str]:
-    """Returns every mark by itself: those are the tokens that must never be cut."""
-    kinds = (TokenKind.CONTROL, TokenKind.USER_DEFINED)
-    pairs = zip(vocabulary.tokens, vocabulary.kinds, strict=True)
-    return [text for text, kind in pairs if kind in kinds and text.strip()]
+def _among_words(marks: Sequence[str]) -> Iterator[str]:
+    """Yields texts in which marks stand between words, with and without spaces."""
+    step = max(1, len(marks) // _MARKS_AMONG_WORDS)
+    for mark in marks[::step]:
+        yield from (f"{mark}a", f"a{mark}b", f"a {mark} b", f"{mark}\nb")
 
 
 def _differences(
-    vocabulary: Vocabulary, texts: Sequence[str], expected: Sequence[list[int]]
+    vocabulary: Vocabulary, source: _Source, about: Mapping[str, KeyValue]
 ) -> Iterator[tuple[int, TokenizerDiffers]]:
     """Yields which texts come out otherwise."""
     with tempfile.TemporaryDirectory(prefix="quern-") as folder:
         path = Path(folder) / "vocabulary.gguf"
-        keys = {"general.architecture": string("llama"), **vocabulary.keys()}
+        keys = {"general.architecture": string("llama"), **about, **vocabulary.keys()}
         path.write_bytes(layout(keys, ()).header)
         with _opened(path) as tokenizer:
-            for at, (text, wanted) in enumerate(zip(texts, expected, strict=True)):
+            for at, (text, wanted) in enumerate(zip(source.texts, source.expected, strict=True)):
                 found = tokenizer.tokenize(text, special=True)
                 if found != wanted:
                     yield at, TokenizerDiffers(text, wanted, found)

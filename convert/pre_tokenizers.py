@@ -1,0 +1,124 @@
+"""The ways to cut a text into words before byte-level BPE, by llama.cpp's names and as tokenizer.json spells them.
+
+Data, used in both directions: a file that spells one out gets its name, and a name becomes steps of a tokenizer.json.
+The expressions are those that the models were published with; where several names share one, the usual comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Step = dict[str, Any]
+
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_SHORT = r"'s|'t|'re|'ve|'m|'ll|'d"
+_ANY_CASE = rf"(?i:{_SHORT})"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CJK = "[一-龥\u3040-ゟ゠-ヿ]+"
+_GPT2 = rf"{_SHORT}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
+_BLOOM = " ?[^(\\s|[.,!?…。，、।۔،])]+"
+
+
+def _llama3(digits: str) -> str:
+    return rf"{_ANY_CASE}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_SPACES}"
+
+
+def _by_case(shortened: str, digits: str) -> str:
+    before = r"[^\r\n\p{L}\p{N}]?"
+    return (
+        rf"{before}{_UPPER}*{_LOWER}+{shortened}|{before}{_UPPER}+{_LOWER}*{shortened}"
+        rf"|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_SPACES}"
+    )
+
+
+_SIGNS = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+_DEEPSEEK_3 = (r"\p{N}{1,3}", _CJK, rf"{_SIGNS}| ?[\p{{P}}\p{{S}}]+[\r\n]*|{_SPACES}")
+_QWEN35 = rf"{_ANY_CASE}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
+_SEED = rf"{_ANY_CASE}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_SPACES}"
+_BAILING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+
+# A name's expressions in order; "" stands for the one that the ByteLevel step has built in, GPT-2's.
+_EXPRESSIONS: dict[str, tuple[str, ...]] = {
+    "gpt-2": ("",),
+    "llama-bpe": (_llama3(r"\p{N}{1,3}"),),
+    "qwen2": (_llama3(r"\p{N}"),),
+    "tekken": (_by_case("", r"\p{N}"),),
+    "gpt-4o": (_by_case(_ANY_CASE + "?", r"\p{N}{1,3}"),),
+    "deepseek-v3": _DEEPSEEK_3,
+    "qwen35": (_QWEN35,),
+    "seed-coder": (_SEED,),
+    "bailingmoe": (_BAILING,),
+    "bloom": (_BLOOM,),
+}
+# Names whose first step cuts every digit off by itself.
+_DIGIT_BY_DIGIT = {"smollm": ("",), "viking": (_BLOOM,)}
+# Names that cut as another does.
+_ALIKE = {
+    "chatglm-bpe": "llama-bpe", "glm4": "llama-bpe", "dbrx": "llama-bpe", "smaug-bpe": "llama-bpe",
+    "hunyuan-dense": "deepseek-v3", "stablelm2": "qwen2", "hunyuan": "qwen2", "grok-2": "qwen2", "megrez": "qwen2",
+    "deepseek-r1-qwen": "qwen2", "llama3": "llama-bpe", "llama-v3": "llama-bpe", "falcon3": "llama-bpe",
+    "lfm2": "llama-bpe", "pixtral": "llama-bpe", "llama4": "gpt-4o", "minimax-m2": "gpt-4o", "starcoder": "smollm",
+    "refact": "smollm", "command-r": "smollm", "codeshell": "smollm", "exaone": "smollm", "minerva-7b": "smollm",
+    "mpt": "gpt-2", "olmo": "gpt-2", "jais": "gpt-2", "phi-2": "gpt-2", "roberta-bpe": "gpt-2", "trillion": "gpt-2",
+    "poro-chat": "bloom", "gpt3-finnish": "bloom", "jina-v2-code": "gpt-2", "modern-bert": "gpt-2",
+    "gigachat": "gpt-2", "exaone4": "gpt-2", "jina-v2-es": "gpt-2", "jina-v2-de": "gpt-2",
+}  # fmt: skip
+# Names with which llama.cpp takes a word that is a token as it is, whatever the merges say.
+_IGNORING_MERGES = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "lfm2", "glm4", "tekken")
+_USUAL = {
+    ("llama-bpe", True): ("llama-bpe", "glm4"), ("llama-bpe", False): ("chatglm-bpe", "dbrx", "smaug-bpe"),
+}  # fmt: skip
+
+
+def steps_for(name: str, *, space_first: bool = False) -> Step | None:
+    """Returns the pre-tokenizer of a tokenizer.json that cuts as the name says; None for a name not known here."""
+    plain = _ALIKE.get(name, name)
+    expressions = _DIGIT_BY_DIGIT.get(plain) or _EXPRESSIONS.get(plain)
+    if expressions is None:
+        return None
+    steps: list[Step] = [{"type": "Digits", "individual_digits": True}] if plain in _DIGIT_BY_DIGIT else []
+    steps += [
+        {"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": False}
+        for words in expressions if words
+    ]  # fmt: skip
+    own = expressions[-1] == ""
+    steps.append({"type": "ByteLevel", "add_prefix_space": space_first, "trim_offsets": True, "use_regex": own})
+    return steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
+
+
+def ignores_merges(name: str) -> bool:
+    """Whether llama.cpp takes a word that is a token as it is, with this name."""
+    return name in _IGNORING_MERGES
+
+
+def names_for(steps: Sequence[Mapping[str, Any]], *, ignore_merges: bool) -> tuple[str, ...]:
+    """Returns the names under which a tokenizer.json's steps are published, the usual one first."""
+    found = list(_matching(list(_essence(steps))))
+    usual = [name for plain in found for name in _USUAL.get((plain, ignore_merges), (plain,))]
+    return tuple(dict.fromkeys(usual))
+
+
+def _matching(essence: list[str]) -> Iterator[str]:
+    for name, expressions in _EXPRESSIONS.items():
+        if list(expressions) == essence:
+            yield name
+    for name, expressions in _DIGIT_BY_DIGIT.items():
+        if ["digit", *expressions] == essence:
+            yield name
+
+
+def _essence(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields what of the steps decides how they cut: expressions, "digit", and "" for GPT-2's own."""
+    for step in steps:
+        if step["type"] == "Split":
+            words = str((step.get("pattern") or {}).get("Regex", "?"))
+            yield "" if words in (_GPT2, _GPT2.removesuffix(r"|\s+")) else words
+        elif step["type"] == "Digits":
+            yield "digit" if step.get("individual_digits") else "digits"
+        elif step["type"] != "ByteLevel":
+            yield str(step["type"])
+        elif step.get("use_regex", True):
+            yield ""
