@@ -40,6 +40,10 @@ _BAILING = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
 
+_COMMON = _GPT2.removesuffix(r"|\s+")
+_EAST_ASIAN = "[一-龥ࠀ-一가-\ud7ff]+"
+_THREE_DIGITS = "[0-9][0-9][0-9]"
+
 # A name's expressions in order; "" stands for the one that the ByteLevel step has built in, GPT-2's.
 _EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "gpt-2": ("",),
@@ -52,6 +56,9 @@ _EXPRESSIONS: dict[str, tuple[str, ...]] = {
     "seed-coder": (_SEED,),
     "bailingmoe": (_BAILING,),
     "bloom": (_BLOOM,),
+    "deepseek-coder": ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _EAST_ASIAN, r"\p{N}"),
+    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _COMMON, _THREE_DIGITS),
+    "default": (r"[\p{P}\$\+<=>\^~\|]+", _COMMON, r"\p{N}+", _THREE_DIGITS),  # of files that name none
 }
 # Names whose first step cuts every digit off by itself.
 _DIGIT_BY_DIGIT = {"smollm": ("",), "viking": (_BLOOM,)}
@@ -103,19 +110,22 @@ def names_for(steps: Sequence[Mapping[str, Any]], *, ignore_merges: bool) -> tup
 
 def _matching(essence: list[str]) -> Iterator[str]:
     for name, expressions in _EXPRESSIONS.items():
-        if list(expressions) == essence:
+        if list(map(_plain, expressions)) == essence:
             yield name
     for name, expressions in _DIGIT_BY_DIGIT.items():
         if ["digit", *expressions] == essence:
             yield name
 
 
+def _plain(words: str) -> str:
+    return "" if words in (_GPT2, _COMMON) else words
+
+
 def _essence(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yields what of the steps decides how they cut: expressions, "digit", and "" for GPT-2's own."""
     for step in steps:
         if step["type"] == "Split":
-            words = str((step.get("pattern") or {}).get("Regex", "?"))
-            yield "" if words in (_GPT2, _GPT2.removesuffix(r"|\s+")) else words
+            yield _plain(str((step.get("pattern") or {}).get("Regex", "?")))
         elif step["type"] == "Digits":
             yield "digit" if step.get("individual_digits") else "digits"
         elif step["type"] != "ByteLevel":

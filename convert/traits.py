@@ -1,7 +1,7 @@
 """In what llama.cpp is known to read texts otherwise than the source's tokenizer, whatever the model.
 
-Each trait is the source's own description with one thing changed to what llama.cpp does. A difference is known where the
-source, so changed, gives exactly llama.cpp's tokens: nothing is excused that cannot be accounted for. Opens no file.
+Each trait is the source's own description with one thing changed to what llama.cpp does. A difference is known where
+the source, so changed, gives exactly llama.cpp's tokens: nothing is excused that cannot be accounted for.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -40,22 +41,29 @@ class Traits:
     """The traits that concern one tokenizer, and the source as it would be with each, and with all of them."""
 
     def __init__(self, state: Mapping[str, Any], marks: Sequence[str]) -> None:
+        self._state = state
         self._marks = tuple(marks)
-        self._found: list[tuple[list[Trait], Tokenizer]] = []
-        concerned = [trait for trait in _TRAITS if trait.change(_copy(state))]
-        for together in [*([trait] for trait in concerned), concerned]:
-            changed = _copy(state)
-            for trait in together:
-                trait.change(changed)
-            self._found.append((together, Tokenizer.from_str(json.dumps(changed))))
 
     def explaining(self, text: str, found: Sequence[int]) -> list[Trait]:
         """Returns the traits with which the source reads a text as llama.cpp did; nothing where none explains it."""
-        for traits, tokenizer in self._found:
+        for traits, tokenizer in self._changed:
             for wording in self._wordings(text, traits):
                 if tokenizer.encode(wording, add_special_tokens=False).ids == list(found):
                     return traits
         return []
+
+    @cached_property
+    def _changed(self) -> list[tuple[list[Trait], Tokenizer]]:
+        """Built when the first difference asks: large vocabularies take a second."""
+        concerned = [trait for trait in _TRAITS if trait.change(_copy(self._state))]
+        alone = [[trait] for trait in concerned]
+        return [(traits, self._with(traits)) for traits in (alone if len(alone) < 2 else [*alone, concerned])]
+
+    def _with(self, traits: Sequence[Trait]) -> Tokenizer:
+        changed = _copy(self._state)
+        for trait in traits:
+            trait.change(changed)
+        return Tokenizer.from_str(json.dumps(changed))
 
     def _wordings(self, text: str, traits: Sequence[Trait]) -> Iterator[str]:
         respelled = text
@@ -65,8 +73,10 @@ class Traits:
 
 
 def _copy(state: Mapping[str, Any]) -> State:
-    copied: State = json.loads(json.dumps(state))
-    return copied
+    """Returns a copy that may be changed, but for the vocabulary and the merges, which are large."""
+    small = {key: part for key, part in state.items() if key != "model"}
+    copied: State = json.loads(json.dumps(small))
+    return copied | {"model": dict(state["model"])}
 
 
 # --- what llama.cpp does in its own way ------------------------------------------------------------------------------
@@ -91,13 +101,6 @@ def _normalizes_nothing(state: State) -> bool:
         return False
     state["normalizer"] = None
     return True
-
-
-def _leaves_out_the_unknown(state: State) -> bool:
-    concerned = _is_byte_level(state) and bool(state["model"].get("unk_token"))
-    if concerned:
-        state["model"]["unk_token"] = None
-    return concerned
 
 
 def _always_puts_a_space(state: State) -> bool:
@@ -128,8 +131,6 @@ _TRAITS = (
     Trait(N_("llama.cpp puts no space before a text, which the source does: begin with one."), _puts_no_space),
     Trait(N_("llama.cpp leaves accents that are written apart from their letters apart; the source joins them."),
           _normalizes_nothing),
-    Trait(N_("llama.cpp leaves characters out that the vocabulary does not have; the source has a token for them."),
-          _leaves_out_the_unknown),
     Trait(N_("llama.cpp puts a space also before a text that begins with one, and before every text that follows a "
              "mark; the source does not."), _always_puts_a_space, _more_space),
     Trait(N_("llama.cpp keeps the spaces around marks that the source takes in with them."),

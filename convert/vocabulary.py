@@ -95,8 +95,8 @@ def vocabularies_of(
 ) -> list[Vocabulary]:
     """Returns the ways to write the vocabulary of a model whose embedding has `n_rows` rows, the best first.
 
-    `in_use` are texts (chat templates, names of marks) whose tokens the model must have; `pieces` is the tokenizer.model
-    beside the tokenizer.json. Raises `VocabularyMisfit`.
+    `in_use` are texts (chat templates, names of marks) whose tokens the model must have; `pieces` is the
+    tokenizer.model beside the tokenizer.json. Raises `VocabularyMisfit`.
     """
     state = state_of(files.tokenizer)
     build = _BUILDERS.get(_kind(state))

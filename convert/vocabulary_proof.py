@@ -13,11 +13,13 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from convert.gguf_file import KeyValue, layout, string
 from convert.hard_texts import HARD_TEXTS
+from convert.tokenizer_back import GgufVocabulary
 from convert.tokenizer_json import state_of
 from convert.traits import Traits
 from convert.vocabulary import Vocabulary, VocabularyMisfit
@@ -32,7 +34,7 @@ PRE_TOKENIZERS = (
     "glm4", "chatglm-bpe", "command-r", "starcoder", "refact", "olmo", "dbrx", "stablelm2", "falcon", "mpt", "bloom",
     "gpt3-finnish", "poro-chat", "viking", "jais", "codeshell", "exaone", "chameleon", "minerva-7b", "superbpe",
     "trillion", "bailingmoe", "seed-coder", "hunyuan", "hunyuan-dense", "kimi-k2", "grok-2", "afmoe", "minimax-m2",
-    "qwen35", "smaug-bpe", "youtu",
+    "qwen35", "smaug-bpe", "youtu", "default",
 )  # fmt: skip
 _DIGEST_LENGTH = 60
 _MARKS_AMONG_WORDS = 12  # marks that are also tried between words, of those that may be thousands
@@ -64,6 +66,16 @@ class _Trial:
     difference: TokenizerDiffers | None = None
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What decides which differences are known. `leniently` excuses those beyond ASCII."""
+
+    model: str
+    pre: str
+    unknown: Any
+    leniently: bool
+
+
 class _Source:
     """The source's tokenizer with the texts that a vocabulary is held against, and what it makes of them."""
 
@@ -71,7 +83,9 @@ class _Source:
         self.texts = [*texts, *marks, *_among_words(marks)]
         tokenizer.encode_special_tokens = False
         self.expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in self.texts]
-        self.traits = Traits(state_of(tokenizer), marks)
+        state = state_of(tokenizer)
+        self.unknown = tokenizer.token_to_id(state["model"].get("unk_token") or "")
+        self.traits = Traits(state, marks)
 
 
 def proven(
@@ -115,41 +129,63 @@ def _candidates(ways: Sequence[Vocabulary]) -> Iterator[tuple[Vocabulary, bool]]
 
 
 def _tried(vocabulary: Vocabulary, source: _Source, about: Mapping[str, KeyValue], *, leniently: bool) -> _Trial:
+    unknown = vocabulary.more.get("unknown_token_id")
+    facts = _Facts(vocabulary.model, vocabulary.pre, unknown.content if unknown else None, leniently)
+    with tempfile.TemporaryDirectory(prefix="quern-") as folder:
+        path = Path(folder) / "vocabulary.gguf"
+        keys = {"general.architecture": string("llama"), **about, **vocabulary.keys()}
+        path.write_bytes(layout(keys, ()).header)
+        return _held_against(path, facts, source)
+
+
+def proven_back(path: Path, vocabulary: GgufVocabulary, tokenizer: Tokenizer) -> list[str]:
+    """Returns what is to be said of a tokenizer made from a GGUF file's vocabulary. Raises `TokenizerDiffers`."""
+    marks = [text for id, text in enumerate(vocabulary.tokens) if vocabulary.is_mark(id) and text.strip()]
+    facts = _Facts(vocabulary.model, vocabulary.pre, vocabulary.keys.get("unknown_token_id"), leniently=True)
+    trial = _held_against(path, facts, _Source(tokenizer, marks, HARD_TEXTS))
+    if trial.difference is not None:
+        raise trial.difference
+    return list(trial.notes)
+
+
+def _held_against(path: Path, facts: _Facts, source: _Source) -> _Trial:
     trial = _Trial()
-    for at, difference in _differences(vocabulary, source, about):
-        known = _known(vocabulary, source, at, difference, leniently=leniently)
+    for at, difference in _differences(path, source):
+        known = _known(facts, source, at, difference)
         if not known:
             return _Trial(failed_at=at, difference=difference)
         trial.notes |= dict.fromkeys(known)
     return trial
 
 
-def _known(
-    vocabulary: Vocabulary, source: _Source, at: int, difference: TokenizerDiffers, *, leniently: bool
-) -> list[str]:
+def _known(facts: _Facts, source: _Source, at: int, difference: TokenizerDiffers) -> list[str]:
     """Returns what is to be said of a difference that llama.cpp makes for every model; nothing for any other."""
-    text = source.texts[at]
+    text, expected = source.texts[at], source.expected[at]
     traits = source.traits.explaining(text, difference.found)
     if traits:
         return [trait.words() for trait in traits]
-    if vocabulary.model == "bert" and _is_words_own(vocabulary, text, source.expected[at]):
-        return [_("llama.cpp cuts some texts, such as Korean ones, otherwise than the source does.")]
-    if leniently and not text.isascii():
-        return [_("llama.cpp cuts some words of other scripts otherwise than the source does, as in all files with the "
-                  "pre-tokenizer “{name}”.").format(name=vocabulary.pre)]  # fmt: skip
+    if facts.model == "gpt2" and _without(source.unknown, difference.found) == _without(source.unknown, expected):
+        return [_("llama.cpp leaves characters out that the vocabulary does not have; the source has a token for "
+                  "them.")]  # fmt: skip
+    if facts.model == "bert" and (_has_accents(text) or facts.unknown in (*expected, *difference.found)):
+        return [_("llama.cpp cuts some texts, such as Korean ones, otherwise than Hugging Face's library does.")]
+    if facts.model == "t5" and (_has_accents(text) or any(unicodedata.category(sign) == "Cc" for sign in text)):
+        return [_("llama.cpp takes accents that are written apart from their letters, and control signs, otherwise "
+                  "than Hugging Face's library does.")]  # fmt: skip
+    if facts.leniently and facts.model == "gpt2" and not text.isascii():
+        return [_("llama.cpp cuts some words of other scripts otherwise than Hugging Face's library does, as in all "
+                  "files with the pre-tokenizer “{name}”.").format(name=facts.pre)]  # fmt: skip
     return []
 
 
-def _is_words_own(vocabulary: Vocabulary, text: str, expected: Sequence[int]) -> bool:
-    """Whether llama.cpp's WordPiece cuts such a text otherwise for every model.
+def _without(token: int | None, ids: Sequence[int]) -> list[int]:
+    return [id for id in ids if id != token]
 
-    It takes more signs for accents than Unicode does, of Korean and Indic scripts, and finds pieces in words that are
-    unknown as a whole.
-    """
-    unknown = vocabulary.more.get("unknown_token_id")
+
+def _has_accents(text: str) -> bool:
+    """Whether a text has signs that llama.cpp takes for accents: more than Unicode does, Korean ones, too."""
     signs = unicodedata.normalize("NFD", text)
-    marked = any(unicodedata.category(sign)[0] == "M" or "\u1160" <= sign <= "\u11ff" for sign in signs)
-    return marked or (unknown is not None and unknown.content in expected)
+    return any(unicodedata.category(sign)[0] == "M" or "\u1160" <= sign <= "\u11ff" for sign in signs)
 
 
 def _among_words(marks: Sequence[str]) -> Iterator[str]:
@@ -159,19 +195,13 @@ def _among_words(marks: Sequence[str]) -> Iterator[str]:
         yield from (f"{mark}a", f"a{mark}b", f"a {mark} b", f"{mark}\nb")
 
 
-def _differences(
-    vocabulary: Vocabulary, source: _Source, about: Mapping[str, KeyValue]
-) -> Iterator[tuple[int, TokenizerDiffers]]:
-    """Yields which texts come out otherwise."""
-    with tempfile.TemporaryDirectory(prefix="quern-") as folder:
-        path = Path(folder) / "vocabulary.gguf"
-        keys = {"general.architecture": string("llama"), **about, **vocabulary.keys()}
-        path.write_bytes(layout(keys, ()).header)
-        with _opened(path) as tokenizer:
-            for at, (text, wanted) in enumerate(zip(source.texts, source.expected, strict=True)):
-                found = tokenizer.tokenize(text, special=True)
-                if found != wanted:
-                    yield at, TokenizerDiffers(text, wanted, found)
+def _differences(path: Path, source: _Source) -> Iterator[tuple[int, TokenizerDiffers]]:
+    """Yields which texts llama.cpp reads otherwise with the vocabulary of a file."""
+    with _opened(path) as tokenizer:
+        for at, (text, wanted) in enumerate(zip(source.texts, source.expected, strict=True)):
+            found = tokenizer.tokenize(text, special=True)
+            if found != wanted:
+                yield at, TokenizerDiffers(text, wanted, found)
 
 
 def _opened(path: Path) -> GgufTokenizer:

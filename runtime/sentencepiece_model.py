@@ -8,7 +8,7 @@ first.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,15 +103,20 @@ def _normalizers(model: SentencePieceModel) -> list[Any]:
 
 def _bpe(model: SentencePieceModel) -> Any:
     ids = {piece.text: token for token, piece in enumerate(model.pieces)}
+    unk = model.text_of(model.unk_id) or None
+    return models.BPE(ids, merges_of(model.pieces), unk_token=unk, fuse_unk=True, byte_fallback=model.byte_fallback)
+
+
+def merges_of(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
+    """Returns every pair of pieces whose union is a piece, the best first."""
+    ids = {piece.text: token for token, piece in enumerate(pieces)}
     merges = []
-    for piece in model.pieces:
+    for piece in pieces:
         cuts = ((piece.text[:at], piece.text[at:]) for at in range(1, len(piece.text)))
         found = sorted((ids[left], ids[right], left, right) for left, right in cuts if left in ids and right in ids)
         merges += [(-piece.score, order, left, right) for order, (_l, _r, left, right) in enumerate(found)]
     merges.sort(key=lambda merge: merge[:1])
-    pairs = [(left, right) for _score, _order, left, right in merges]
-    unk = model.text_of(model.unk_id) or None
-    return models.BPE(ids, pairs, unk_token=unk, fuse_unk=True, byte_fallback=model.byte_fallback)
+    return [(left, right) for _score, _order, left, right in merges]
 
 
 def _add_tokens(tokenizer: Tokenizer, model: SentencePieceModel) -> None:
