@@ -20,6 +20,10 @@ def main(arguments: list[str] | None = None) -> int:
         from runtime import render
 
         return render.main()
+    if words == ["job", "convert"]:
+        from convert import worker as conversion
+
+        return conversion.main()
     if words[:1] == ["measure"]:
         from runtime import exact_memory
 

@@ -28,6 +28,8 @@ ACTIONS = (
     Declared("settings", N_("Show or hide the settings"), ("Ctrl+,",)),
     Declared("system_prompt", N_("Show or hide the system prompt"), ("Ctrl+I",)),
     Declared("models", N_("Choose a model"), ("Ctrl+L",)),
+    Declared("library", N_("Open the library of models"), ("Ctrl+Shift+L",)),
+    Declared("convert", N_("Convert a model"), ("Ctrl+Shift+E",)),
     Declared("open_file", N_("Open a model file"), ("Ctrl+O",)),
     Declared("composer", N_("Write a message"), ("Ctrl+J",)),
     Declared("stop", N_("Stop the answer"), ("Esc",)),

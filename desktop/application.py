@@ -6,7 +6,7 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
@@ -18,7 +18,10 @@ from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
 from desktop.failures import Failures, start_logging
 from desktop.garbage import MainThreadGarbage
+from desktop.job import Jobs
 from desktop.language import speak
+from desktop.library.beside import beside
+from desktop.library.known_files import KnownFiles
 from desktop.look import dress
 from desktop.main_window import MainWindow, Parts
 from desktop.models import Models
@@ -27,6 +30,7 @@ from desktop.store.chat_store import ChatStore
 from desktop.unix_signals import UnixSignals
 from runtime.errors import ErrorInfo
 from runtime.params import AppSettings
+from runtime.places import path_of
 from runtime.saved_settings import SavedSettings
 from runtime.text import _
 
@@ -42,25 +46,36 @@ _END_MS = 2_600  # whatever still runs then is ended the hard way
 
 
 class LibraryFinder:
-    """The model library, imported in the thread that uses it."""
+    """The model library and the files that were opened beside it, imported in the thread that uses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownFiles | None = None, folders: Callable[[], Sequence[str]] | None = None) -> None:
+        """`folders` says where to look besides the usual places; without it, the saved settings do."""
         self.problems: Sequence[str] = ()
+        self._known, self._folders = known, folders
 
     def scan(self) -> Sequence[ModelInfo]:
         """Returns the models on this computer; `problems` says what could not be read."""
         from runtime.library import Library
 
-        library = Library()
+        library = Library([path_of(folder) for folder in self._folders()] if self._folders is not None else None)
         found = library.models()
         self.problems = tuple(library.problems)
-        return found
+        return [*found, *beside(found, self._known.paths if self._known is not None else ())]
 
     def resolve(self, wanted: str) -> ModelInfo:
         """Returns the model that a path, a name or "starter" stands for. Raises `UserError`."""
         from runtime import library
 
-        return library.resolve(wanted)
+        found = library.resolve(wanted)
+        if self._known is not None and found.source == "path":
+            self._known.add(found.path)
+        return found
+
+    def memory(self) -> tuple[int, int]:
+        """Returns the bytes of memory that are free, and in all."""
+        from runtime import memory
+
+        return memory.free_memory(), memory.total_memory()
 
 
 class Application(QObject):
@@ -69,7 +84,7 @@ class Application(QObject):
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening.qt)
         self._opening, self._qt, self._shell = opening, opening.qt, opening.shell
-        self._ending = False
+        self._ending = self._asked_to_close = False
         self._garbage = MainThreadGarbage(self)
         self.failures = Failures(self)
         self.failures.install()
@@ -90,7 +105,8 @@ class Application(QObject):
         store = ChatStore(opening.places.chats_file, self)
         client = EngineClient(opening.places, state=opening.state, parent=self)
         items = MessageListModel(self)
-        models = Models(client, live, LibraryFinder(), self)
+        known = KnownFiles(opening.state)
+        models = Models(client, live, LibraryFinder(known, lambda: live.app.model_folders), self)
         session = ChatSession(
             store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name,
             states=KeptStates(client, opening.places.cache / "chat-states", parent=self), parent=self,
@@ -98,7 +114,7 @@ class Application(QObject):
         opening.themes.choose(live.app.theme)
         opening.state.set("theme", live.app.theme)
         return Parts(store=store, client=client, session=session, items=items, models=models, live=live,
-                     themes=opening.themes, state=opening.state)  # fmt: skip
+                     themes=opening.themes, state=opening.state, jobs=Jobs(self), known=known)  # fmt: skip
 
     def _dress(self) -> None:
         theme = self.parts.themes.theme
@@ -113,6 +129,7 @@ class Application(QObject):
         return window
 
     def _connect(self) -> None:
+        self._shell.may_close = self._may_close
         self._shell.closing.connect(self.end)
         self.parts.themes.changed.connect(self._dress)
         self.parts.live.changed.connect(self._follow_setting)
@@ -120,7 +137,7 @@ class Application(QObject):
         self.failures.happened.connect(self._show_failure)
         self._opening.instance.raised.connect(self._come_forward)
         if self._signals is not None:
-            self._signals.asked_to_end.connect(self._shell.close)
+            self._signals.asked_to_end.connect(self._shell.close_now)
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -131,6 +148,13 @@ class Application(QObject):
         threading.Thread(target=_import_ahead, name="imports", daemon=True).start()
         for note in self.parts.live.notes:
             self.window.show_problem(ErrorInfo(title=_("Some settings could not be used."), message=note))
+
+    def _may_close(self) -> bool:
+        if not self.parts.jobs.active or self._asked_to_close:
+            return True
+        self._asked_to_close = True
+        self.window.ask_before_closing()
+        return False
 
     def _come_forward(self, path: str) -> None:
         """A second start of Quern: this window answers for it."""
@@ -171,6 +195,7 @@ class Application(QObject):
             return
         self._ending = True
         self.window.remember()
+        self.parts.jobs.stop_all()
         self.parts.session.close()
         self.parts.client.shutdown()
         QTimer.singleShot(_END_MS, self._finish)
@@ -179,6 +204,7 @@ class Application(QObject):
         if not self._ending:
             return
         self.parts.client.kill_now()
+        self.parts.jobs.kill_now()
         self.parts.store.close()
         self.parts.live.flush()
         self.parts.state.flush()

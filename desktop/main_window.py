@@ -6,7 +6,6 @@ It keeps nothing that matters: building it again (after a change of language) lo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, QUrl, Signal
@@ -28,7 +27,10 @@ from desktop.chat.view.conversation_view import ConversationView
 from desktop.chat.view.message_model import MessageListModel
 from desktop.controls.notice import Notice
 from desktop.engine_client import EngineClient
+from desktop.job import Jobs
+from desktop.library.known_files import KnownFiles
 from desktop.models import Models, Trouble
+from desktop.pages import Pages
 from desktop.settings.live import LiveSettings
 from desktop.shell import STATE_KEY
 from desktop.state_file import StateFile
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
-_MODEL, _SAVING = "model", "saving"  # what notices are about that are taken away when it works again
+_MODEL, _SAVING, _CLOSING = "model", "saving", "closing"  # what notices are about that are taken away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,8 @@ class Parts:
     live: LiveSettings
     themes: ThemeSource
     state: StateFile
+    jobs: Jobs
+    known: KnownFiles
 
 
 class MainWindow(QWidget):
@@ -109,13 +113,14 @@ class MainWindow(QWidget):
             column.addWidget(_Fold(above))
         column.addWidget(self._stack, 1)
         column.addLayout(_centred(self.composing, top=Space.SMALL, bottom=Space.SMALL))
+        self.pages = Pages(centre, self._parts, self)
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.setHandleWidth(1)
         self.splitter.setChildrenCollapsible(False)
         self.sidebar.setMinimumWidth(Size.SIDEBAR[0])
         self.sidebar.setMaximumWidth(Size.SIDEBAR[2])
         self.splitter.addWidget(self.sidebar)
-        self.splitter.addWidget(centre)
+        self.splitter.addWidget(self.pages)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.splitterMoved.connect(self._note_width)
         row = QHBoxLayout(self)
@@ -127,6 +132,7 @@ class MainWindow(QWidget):
             "new_chat": self.new_chat, "search": self._focus_search, "sidebar": self._toggle_sidebar,
             "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
+            "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
             "shortcuts": self._show_shortcuts, "quit": self.quit_requested.emit,
         }  # fmt: skip
 
@@ -135,7 +141,7 @@ class MainWindow(QWidget):
         self._connect_header()
         self._connect_view()
         self.empty.prompt_chosen.connect(self.composing.send)
-        self.empty.library_requested.connect(self.open_picker)
+        self.empty.library_requested.connect(lambda: self.pages.turn_to("library"))
         self.empty.file_requested.connect(self._ask_for_file)
         self.composing.about_to_send.connect(self._before_sending)
         self.system_prompt.edited.connect(self._parts.session.set_system_prompt)
@@ -145,6 +151,10 @@ class MainWindow(QWidget):
         self.sidebar.new_requested.connect(self.new_chat)
         self.sidebar.collapse_requested.connect(self._toggle_sidebar)
         self.sidebar.chat_chosen.connect(self._open_chat)
+        self.sidebar.library_requested.connect(lambda: self.pages.turn_to("library"))
+        self.sidebar.convert_requested.connect(lambda: self.pages.turn_to("convert"))
+        self.pages.turned.connect(self.sidebar.mark_page)
+        self.pages.chat_requested.connect(self._chat_with)
         self.sidebar.delete_requested.connect(self._parts.session.delete_chat)
         self.sidebar.rename_requested.connect(self._parts.session.rename_chat)
 
@@ -254,13 +264,20 @@ class MainWindow(QWidget):
 
     # --- doing -----------------------------------------------------------------------------------------------------
 
+    def _chat_with(self, path: str) -> None:
+        self.pages.turn_to("chat")
+        self.open_model(path)
+        self.focus_composer()
+
     def new_chat(self) -> None:
         """Shows an empty chat, ready to write in."""
+        self.pages.turn_to("chat")
         self.system_prompt.commit()
         self._parts.session.new_chat()
         self.focus_composer()
 
     def _open_chat(self, chat_id: str, message_id: str | None) -> None:
+        self.pages.turn_to("chat")
         if chat_id != self._parts.session.chat_id or message_id is not None:
             self.system_prompt.commit()
             self._parts.session.open(chat_id, reveal=message_id)
@@ -290,8 +307,19 @@ class MainWindow(QWidget):
         self.notice.dismiss()
         if code == "fatal_last_time":
             self._parts.models.load()
+        elif code == _CLOSING:
+            self.quit_requested.emit()
         else:
             self.open_picker()
+
+    def ask_before_closing(self) -> None:
+        """Says that work is under way which closing would end."""
+        self.pages.turn_to("chat")
+        error = ErrorInfo(
+            title=_("A conversion is under way."),
+            message=_("Closing Quern stops it; nothing half-written is left behind."), code=_CLOSING,
+        )  # fmt: skip
+        self.notice.show_error(error, action=_("Stop it and close"), tone="caution", about=_CLOSING)
 
     def _escape(self) -> None:
         if self._parts.session.busy:
@@ -394,6 +422,7 @@ class MainWindow(QWidget):
 
     def focus_composer(self) -> None:
         """Lets typing go where messages are written."""
+        self.pages.turn_to("chat")
         self.composing.composer.edit.setFocus()
 
     def _show_shortcuts(self) -> None:
@@ -422,7 +451,7 @@ class MainWindow(QWidget):
         path = dropped_model(event.mimeData())
         if path is not None:
             event.acceptProposedAction()
-            self.open_model(str(Path(path)))
+            self.pages.take_dropped(path)
 
     # --- remembering -----------------------------------------------------------------------------------------------
 

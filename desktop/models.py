@@ -31,9 +31,9 @@ _Result = TypeVar("_Result")
 
 
 class ModelFinder(Protocol):
-    """What is needed of the library; both calls may read many files and run in a thread.
+    """What is needed of the library; the calls may read many files and run in a thread.
 
-    `problems` are sentences about what the last `scan` could not read.
+    `problems` are sentences about what the last `scan` could not read; `memory` is free and in all, in bytes.
     """
 
     problems: Sequence[str]
@@ -41,6 +41,8 @@ class ModelFinder(Protocol):
     def scan(self) -> Sequence[ModelInfo]: ...
 
     def resolve(self, wanted: str) -> ModelInfo: ...
+
+    def memory(self) -> tuple[int, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Models(QObject):
     ready = Signal(object)  # EngineInfo
     reload_changed = Signal(bool)
     _found = Signal(int, object, object)  # number of the search, ModelInfo or UserError, what comes next
-    _scanned = Signal(object)  # tuple of models and tuple of problems
+    _scanned = Signal(object)  # models, problems, memory
 
     def __init__(
         self, client: EngineClient, live: LiveSettings, finder: ModelFinder, parent: QObject | None = None
@@ -86,6 +88,7 @@ class Models(QObject):
         self._status = ModelStatus()
         self._searches = 0
         self._problems: tuple[str, ...] = ()
+        self._memory = (0, 0)
         self._remember = False  # whether the model being loaded was chosen, and is the one for the next start
         self._connect()
 
@@ -136,12 +139,17 @@ class Models(QObject):
         """What could not be read at the last look for models, in sentences."""
         return self._problems
 
-    def _scan(self) -> tuple[tuple[ModelInfo, ...], tuple[str, ...]]:
-        models = tuple(self._finder.scan())
-        return models, tuple(self._finder.problems)
+    @property
+    def memory(self) -> tuple[int, int]:
+        """The bytes of memory that were free at the last look for models, and in all."""
+        return self._memory
 
-    def _take_scanned(self, found: tuple[tuple[ModelInfo, ...], tuple[str, ...]]) -> None:
-        models, self._problems = found
+    def _scan(self) -> tuple[tuple[ModelInfo, ...], tuple[str, ...], tuple[int, int]]:
+        models = tuple(self._finder.scan())
+        return models, tuple(self._finder.problems), self._finder.memory()
+
+    def _take_scanned(self, found: tuple[tuple[ModelInfo, ...], tuple[str, ...], tuple[int, int]]) -> None:
+        models, self._problems, self._memory = found
         self.listed.emit(models)
 
     def start(self, path: str = "") -> None:

@@ -5,6 +5,7 @@ Light on purpose: it is painted before the rest of the application is even impor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from PySide6.QtCore import QByteArray, QEvent, QRectF, QTimer, Signal
@@ -32,6 +33,7 @@ class Shell(QWidget):
         super().__init__()
         self._state = state
         self._content: QWidget | None = None
+        self.may_close: Callable[[], bool] = lambda: True  # asked before the window is closed by a person
         known = state.get(STATE_KEY)
         self._kept: dict[str, Any] = known if isinstance(known, dict) else {}
         self.setWindowTitle("Quern")
@@ -57,7 +59,15 @@ class Shell(QWidget):
             older.hide()
             older.deleteLater()
 
+    def close_now(self) -> None:
+        """Closes the window without asking anybody."""
+        self.may_close = lambda: True
+        self.close()
+
     def closeEvent(self, event: QCloseEvent) -> None:
+        if not self.may_close():
+            event.ignore()
+            return
         geometry = bytes(self.saveGeometry().toBase64().data()).decode()
         known = self._state.get(STATE_KEY)
         self._state.set(STATE_KEY, {**(known if isinstance(known, dict) else {}), "geometry": geometry})

@@ -56,8 +56,8 @@ class DropVeil(QWidget):
 
 
 def dropped_model(data: QMimeData) -> Path | None:
-    """Returns the one model file that is dragged; None for anything else."""
+    """Returns the one model file or folder that is dragged; None for anything else."""
     paths = [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]
-    if len(paths) == 1 and paths[0].suffix.lower() == ".gguf":
+    if len(paths) == 1 and (paths[0].suffix.lower() == ".gguf" or paths[0].is_dir()):
         return paths[0]
     return None

@@ -9,7 +9,6 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QS
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QKeySequence, QPainter, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QHBoxLayout,
     QLineEdit,
     QListView,
@@ -24,7 +23,8 @@ from shiboken6 import isValid
 
 from desktop import icons
 from desktop.chat.chat_list import ChatListModel, ListRow, RowRole, rows_by_day, rows_of_hits
-from desktop.controls.buttons import Button, ElidedWords, IconButton, SearchField, Words
+from desktop.controls.buttons import Button, IconButton, SearchField, Words
+from desktop.controls.undo import UndoBar
 from desktop.store.chat_store import ChatStore
 from desktop.store.records import ChatSummary, SearchHit
 from desktop.theme import Corner, Size, Space, current_theme
@@ -32,7 +32,6 @@ from runtime.text import _
 
 _REFRESH_MS = 60
 _SEARCH_MS = 150
-_UNDO_MS = 15_000
 _Index = QModelIndex | QPersistentModelIndex
 
 
@@ -131,44 +130,12 @@ class ChatListView(QListView):
             super().keyPressEvent(event)
 
 
-class UndoBar(QFrame):
-    """Says what was deleted and brings it back for a while."""
-
-    undone = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setProperty("kind", "card")
-        self._chat_id = ""
-        self._words = ElidedWords()
-        self._words.setFont(current_theme().quiet_font)
-        button = Button(_("Undo"), kind="link")
-        button.clicked.connect(self._undo)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(Space.MEDIUM, Space.TINY, Space.TINY, Space.TINY)
-        row.addWidget(self._words, 1)
-        row.addWidget(button)
-        self._away = QTimer(self, singleShot=True, interval=_UNDO_MS)
-        self._away.timeout.connect(self.hide)
-        self.hide()
-
-    def offer(self, chat_id: str, title: str) -> None:
-        """Shows the bar for a chat that was just deleted."""
-        self._chat_id = chat_id
-        self._words.set_whole(_("Deleted: {title}").format(title=title))
-        self.show()
-        self._away.start()
-
-    def _undo(self) -> None:
-        self._away.stop()
-        self.hide()
-        self.undone.emit(self._chat_id)
-
-
 class Sidebar(QWidget):
     """Lists the store's chats and says what was chosen."""
 
     new_requested = Signal()
+    library_requested = Signal()
+    convert_requested = Signal()
     collapse_requested = Signal()
     chat_chosen = Signal(str, object)  # chat id, message id to show or None
     delete_requested = Signal(str)  # chat id
@@ -207,6 +174,25 @@ class Sidebar(QWidget):
         column.addWidget(self._nothing)
         column.addWidget(self.list, 1)
         column.addWidget(self.undo_bar)
+        column.addLayout(self._places())
+
+    def _places(self) -> QVBoxLayout:
+        """The other pages, under the chats."""
+        self.library_button = Button(_("Library"), kind="plain", icon="library")
+        self.convert_button = Button(_("Convert"), kind="plain", icon="convert")
+        self.library_button.clicked.connect(self.library_requested)
+        self.convert_button.clicked.connect(self.convert_requested)
+        places = QVBoxLayout()
+        places.setSpacing(0)
+        for button in (self.library_button, self.convert_button):
+            button.setCheckable(True)
+            places.addWidget(button)
+        return places
+
+    def mark_page(self, page: str) -> None:
+        """Shows which page is open: "library", "convert" or another."""
+        self.library_button.setChecked(page == "library")
+        self.convert_button.setChecked(page == "convert")
 
     def _connect(self) -> None:
         self.new_button.clicked.connect(self.new_requested)
@@ -218,7 +204,6 @@ class Sidebar(QWidget):
         self.list.delete_pressed.connect(self.delete)
         self.list.customContextMenuRequested.connect(self._show_menu)
         self.model.renamed.connect(self.rename_requested)
-        self.undo_bar.undone.connect(self._restore)
 
     def set_current(self, chat_id: str) -> None:
         """Marks the chat that is open; the empty text marks none."""
@@ -272,7 +257,7 @@ class Sidebar(QWidget):
         """Asks to delete a row's chat and offers to undo it."""
         row = self.model.row(index)
         self.delete_requested.emit(row.chat_id)
-        self.undo_bar.offer(row.chat_id, row.title)
+        self.undo_bar.offer(_("Deleted: {title}").format(title=row.title), lambda: self._restore(row.chat_id))
 
     def _restore(self, chat_id: str) -> None:
         self._store.restore_chat(chat_id)

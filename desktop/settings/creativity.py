@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from desktop.controls.buttons import Button, Words
+from desktop.controls.buttons import Words
+from desktop.controls.segments import Segments
 from desktop.settings.live import LiveSettings
 from desktop.settings.rows import ResetDot
 from desktop.theme import Space, current_theme
@@ -25,34 +25,6 @@ HELP = {
     N_("Balanced"): N_("Varied, and still to the point: everyday questions."),
     N_("Creative"): N_("Takes less likely words: ideas, stories, names."),
 }
-
-
-class Segments(QWidget):
-    """A few words of which one is chosen, or none."""
-
-    chosen = Signal(int)
-
-    def __init__(self, words: list[str], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("segments")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(2, 2, 2, 2)
-        row.setSpacing(2)
-        self._group = QButtonGroup(self)
-        for number, word in enumerate(words):
-            button = Button(word, kind="segment")
-            button.setCheckable(True)
-            self._group.addButton(button, number)
-            row.addWidget(button, 1)
-        self._group.idClicked.connect(self.chosen)
-
-    def choose(self, number: int | None) -> None:
-        """Shows a choice, or none."""
-        self._group.setExclusive(False)
-        for button in self._group.buttons():
-            button.setChecked(self._group.id(button) == number)
-        self._group.setExclusive(True)
 
 
 class CreativityRow(QWidget):

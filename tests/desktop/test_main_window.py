@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
@@ -404,7 +405,7 @@ def test_deleting_the_open_chat_shows_a_new_one_and_undo_brings_it_back(open_win
     qtbot.waitUntil(lambda: window.sidebar.model.index_of(chat).isValid())
     window.sidebar.delete(window.sidebar.model.index_of(chat))
     assert window._parts.items.rowCount() == 0
-    window.sidebar.undo_bar._undo()
+    window.sidebar.undo_bar.button.click()
     qtbot.waitUntil(lambda: window._parts.items.rowCount() == 2)
     assert window._parts.session.chat_id == chat
 
@@ -482,3 +483,50 @@ def test_everything_that_can_be_reached_by_key_has_a_name(open_window: Open) -> 
         if not child.accessibleName() and not (isinstance(child, QAbstractButton) and child.text())
     ]  # fmt: skip
     assert unnamed == []
+
+
+def drop(window: MainWindow, path: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    event = QDropEvent(QPointF(1, 1), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton,
+                       Qt.KeyboardModifier.NoModifier)  # fmt: skip
+    window.dropEvent(event)
+
+
+def test_a_dropped_folder_joins_the_library_and_its_only_model_is_loaded(
+    open_window: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    inside = msgspec.structs.replace(STARTER, path=tmp_path / "mine" / "Tale.gguf", name="Tale", source="folder")
+    inside.path.parent.mkdir()
+    window = open_window(Shelf(STARTER, inside))
+    drop(window, inside.path.parent)
+    qtbot.waitUntil(lambda: window.header.status.name == "Tale")
+    assert parts_of(window).live.app.model_folders == (str(inside.path.parent),)
+
+
+def test_the_library_opens_by_key_and_a_chosen_model_is_chatted_with(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    window.actions_by_name["library"].trigger()
+    assert window.pages.page == "library"
+    qtbot.waitUntil(lambda: window.pages.library.rows.rowCount() == 3)
+    window.pages.library.choose(str(LARGE.path))
+    window.pages.library.do("chat")
+    assert window.pages.page == "chat"
+    qtbot.waitUntil(lambda: window.header.status.name == "Large 70B")
+
+
+def test_the_model_of_the_settings_follows_a_renamed_file(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    parts_of(window).live.set_values(AppSettings, model=str(LARGE.path))
+    window.pages.library.moved.emit(str(LARGE.path), "/models/New.gguf")
+    assert parts_of(window).live.app.model == "/models/New.gguf"
+
+
+def test_closing_asks_while_a_conversion_runs(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    quits: list[int] = []
+    window.quit_requested.connect(lambda: quits.append(1))
+    window.ask_before_closing()
+    assert window.notice.isVisible()
+    window.notice.acted.emit(window.notice.code)
+    assert quits == [1]

@@ -13,6 +13,8 @@ import scripted_engine
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
+from desktop.job import Jobs
+from desktop.library.known_files import KnownFiles
 from desktop.look import dress
 from desktop.main_window import Parts
 from desktop.models import Models
@@ -53,6 +55,9 @@ class Shelf:
                 return model
         raise UnknownModel(wanted)
 
+    def memory(self) -> tuple[int, int]:
+        return 8_000_000_000, 16_000_000_000
+
 
 @contextmanager
 def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
@@ -72,15 +77,16 @@ def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
     session = ChatSession(
         store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name
     )
-    themes = ThemeSource(qt)
+    themes, jobs = ThemeSource(qt), Jobs()
     dress(qt, themes.theme)
     try:
         yield Parts(store=store, client=client, session=session, items=items, models=models, live=live,
-                    themes=themes, state=state)  # fmt: skip
+                    themes=themes, state=state, jobs=jobs, known=KnownFiles(state))  # fmt: skip
     finally:
         session.close()
         client.shutdown()
         client.kill_now()
+        jobs.kill_now()
         store.close()
         live.flush()
         state.flush()

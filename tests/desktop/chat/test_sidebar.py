@@ -119,7 +119,7 @@ def test_deleted_chat_can_be_brought_back(sidebar: Sidebar, qtbot: QtBot) -> Non
     qtbot.keyClick(sidebar.list, Qt.Key.Key_Delete)
     qtbot.waitUntil(lambda: chats(sidebar) == ["Capital of France"])
     assert sidebar.undo_bar.isVisible()
-    sidebar.undo_bar._undo()
+    sidebar.undo_bar.button.click()
     qtbot.waitUntil(lambda: len(chats(sidebar)) == 2)
     assert not sidebar.undo_bar.isVisible()
 

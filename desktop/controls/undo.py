@@ -1,0 +1,48 @@
+"""A line that says what was just removed and brings it back for a while. Knows not what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
+
+from desktop.controls.buttons import Button, ElidedWords
+from desktop.theme import Space, current_theme
+from runtime.text import _
+
+_UNDO_MS = 15_000
+
+
+class UndoBar(QFrame):
+    """Offers to undo the last thing only: one that was removed before stays removed."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("kind", "card")
+        self._undo: Callable[[], object] | None = None
+        self._words = ElidedWords()
+        self._words.setFont(current_theme().quiet_font)
+        self.button = Button(_("Undo"), kind="link")
+        self.button.clicked.connect(self._press)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(Space.MEDIUM, Space.TINY, Space.TINY, Space.TINY)
+        row.addWidget(self._words, 1)
+        row.addWidget(self.button)
+        self._away = QTimer(self, singleShot=True, interval=_UNDO_MS)
+        self._away.timeout.connect(self.hide)
+        self.hide()
+
+    def offer(self, words: str, undo: Callable[[], object]) -> None:
+        """Says what was done, and calls `undo` when the button is pressed in time."""
+        self._undo = undo
+        self._words.set_whole(words)
+        self.show()
+        self._away.start()
+
+    def _press(self) -> None:
+        undo, self._undo = self._undo, None
+        self._away.stop()
+        self.hide()
+        if undo is not None:
+            undo()

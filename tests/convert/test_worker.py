@@ -1,0 +1,61 @@
+"""The process of one conversion, as its parent sees it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import tiny_gguf
+from convert.job_request import ConvertRequest, convert_command, first_line
+from convert.worker import events
+from runtime.engine import StopFlag
+from runtime.gguf_header import read_header
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def request(source: Path, target: Path, *recipes: str, **more: Any) -> ConvertRequest:
+    return ConvertRequest(source=str(source), target=str(target), recipes=recipes, **more)
+
+
+def test_the_process_tells_its_plan_its_progress_and_its_end(tmp_path: Path) -> None:
+    source = tiny_gguf.write_tiny(tmp_path / "tiny.gguf")
+    target = tmp_path / "small.gguf"
+    process = subprocess.Popen(convert_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(first_line(request(source, target, "Q8_0")))
+    process.stdin.flush()
+    told = [json.loads(line)["event"] for line in process.stdout]
+    process.stdin.close()
+    process.stdout.close()
+    assert process.wait(timeout=30) == 0
+    assert (told[0], told[-2:]) == ("planned", ["converted", "done"])
+    assert "write_progress" in told
+    assert read_header(target).quantization == "Q8_0"
+
+
+def test_a_dry_run_plans_every_type_that_is_named(tmp_path: Path) -> None:
+    source = tiny_gguf.write_tiny(tmp_path / "tiny.gguf")
+    asked = request(source, tmp_path / "x.gguf", "F16", "Q8_0", dry_run=True)
+    told = list(events(asked, StopFlag()))
+    assert [event.get("type") for event in told] == ["F16", "Q8_0", None]
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_refusal_is_the_last_event_with_its_code(tmp_path: Path) -> None:
+    source = tiny_gguf.write_tiny(tmp_path / "tiny.gguf")
+    (last,) = events(request(source, source, "Q8_0"), StopFlag())
+    assert last["event"] == "failed"
+    assert last["error"]["code"] == "target_is_source"
+
+
+def test_a_stopped_conversion_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    source = tiny_gguf.write_tiny(tmp_path / "tiny.gguf")
+    stop = StopFlag()
+    stop.set()
+    told = list(events(request(source, tmp_path / "x.gguf", "Q8_0"), stop))
+    assert told[-1]["error"]["code"] == "conversion_stopped"
+    assert list(tmp_path.iterdir()) == [source]
