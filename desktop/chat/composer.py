@@ -150,7 +150,6 @@ class Composer(QFrame):
     send_requested = Signal(str)
     stop_requested = Signal()
     edit_last_requested = Signal()
-    blocked = Signal()  # Enter was pressed while an answer is running
     changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -207,6 +206,7 @@ class Composer(QFrame):
     def set_running(self, running: bool) -> None:
         """Shows Stop in the place of Send while an answer is running."""
         self._running = running
+        self.edit.setPlaceholderText(_("Message, sent when the answer is finished") if running else _("Message"))
         self._update_button()
 
     @property
@@ -215,10 +215,8 @@ class Composer(QFrame):
         return self._running
 
     def submit(self) -> None:
-        """Asks to send what is written; says so where that has to wait."""
-        if self._running:
-            self.blocked.emit()
-        elif message := self.draft.message:
+        """Asks to send what is written; while an answer is running too, and then it waits for its end."""
+        if message := self.draft.message:
             self.send_requested.emit(message)
 
     def clear(self) -> None:
@@ -247,7 +245,7 @@ class Composer(QFrame):
             self._remove(self._chips[-1])
 
     def _edit_last(self) -> None:
-        if not self._running and not self._chips:
+        if not self._chips:
             self.edit_last_requested.emit()
 
     def _press(self) -> None:

@@ -12,6 +12,7 @@ from desktop.chat.composer import Composer, Draft
 from desktop.chat.meter import ContextMeter
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import ChatItem, MessageListModel
+from desktop.chat.waiting_rows import WaitingRows
 from desktop.controls.buttons import Button, Words
 from desktop.engine_client import EngineClient
 from desktop.theme import Space, current_theme
@@ -67,7 +68,8 @@ class ComposingArea(QWidget):
         super().__init__(parent)
         self._session, self._client, self._items = session, client, items
         self.composer, self.meter = Composer(), ContextMeter()
-        self.edit_bar, self.retry_bar = EditBar(), RetryBar()
+        self.edit_bar, self.retry_bar, self.waiting_rows = EditBar(), RetryBar(), WaitingRows()
+        self._waiting = session.waiting
         self._editing, self._before_editing = "", Draft()
         self._drafts: dict[str, Draft] = {}
         self._chat_id = session.chat_id
@@ -76,6 +78,7 @@ class ComposingArea(QWidget):
         self._lay_out()
         self._connect()
         self.composer.set_running(session.busy)
+        self._show_waiting(self._chat_id)
         self._count_soon()
 
     def _lay_out(self) -> None:
@@ -84,6 +87,7 @@ class ComposingArea(QWidget):
         column.setSpacing(Space.TINY)
         column.addWidget(self.retry_bar)
         column.addWidget(self.edit_bar)
+        column.addWidget(self.waiting_rows)
         column.addWidget(self.composer)
         column.addWidget(self.meter, 0, Qt.AlignmentFlag.AlignTop)
 
@@ -91,10 +95,13 @@ class ComposingArea(QWidget):
         self.composer.send_requested.connect(self._send)
         self.composer.stop_requested.connect(self._session.stop)
         self.composer.edit_last_requested.connect(self.edit_last)
-        self.composer.blocked.connect(self._say_blocked)
         self.composer.changed.connect(self._note_draft)
         self.edit_bar.cancelled.connect(self.cancel_edit)
         self.retry_bar.pressed.connect(self._ask_again)
+        self.waiting_rows.edit_requested.connect(self.edit_waiting)
+        self.waiting_rows.remove_requested.connect(self._take_waiting)
+        self._waiting.changed.connect(self._show_waiting)
+        self._waiting.given_back.connect(self._take_back)
         self._session.busy_changed.connect(self._follow_busy)
         self._session.chat_changed.connect(self._leave_chat)
         self._session.draft_changed.connect(self._show_draft)
@@ -120,11 +127,39 @@ class ComposingArea(QWidget):
         if self.send(text):
             self._end_edit()
             self.composer.clear()
+        elif self._session.busy and not self._editing:
+            self._waiting.add(self._chat_id, text)
+            self.composer.clear()
         else:
-            self._say_blocked()
+            self.meter.say(_("This chat is still being opened. Your text stays here."))
 
-    def _say_blocked(self) -> None:
-        self.meter.say(_("Wait for the answer, or press Esc to stop it. Your text stays here."))
+    # --- waiting ---------------------------------------------------------------------------------------------------
+
+    def _show_waiting(self, chat_id: str) -> None:
+        if chat_id == self._chat_id:
+            self.waiting_rows.show_texts(self._waiting.of(chat_id))
+            self._note_draft()
+
+    def _take_waiting(self, number: int) -> str:
+        text = self._waiting.take(self._chat_id, number)
+        self.composer.edit.setFocus()
+        return text
+
+    def edit_waiting(self, number: int) -> None:
+        """Takes a waiting message back into the composer, before what is written there."""
+        self._write_before(self._take_waiting(number))
+
+    def _take_back(self, chat_id: str, text: str) -> None:
+        """The answer failed: what waited for it is a draft again."""
+        if chat_id == self._chat_id:
+            self._write_before(text)
+            self.meter.say(_("The answer failed, so your next message was not sent. It is here again."))
+
+    def _write_before(self, text: str) -> None:
+        draft = self.composer.draft
+        before = Draft.of(text)
+        parts = [part for part in (before.text, draft.text) if part.strip()]
+        self.composer.set_draft(Draft("\n\n".join(parts), before.pasted + draft.pasted))
 
     def _follow_busy(self, busy: bool) -> None:
         self.composer.set_running(busy)
@@ -148,7 +183,10 @@ class ComposingArea(QWidget):
         return bool(self._editing)
 
     def edit_last(self) -> None:
-        """Takes the last message of the person into the composer."""
+        """Takes the last message of the person into the composer; one that waits first."""
+        if waiting := self._waiting.of(self._chat_id):
+            self.edit_waiting(len(waiting) - 1)
+            return
         asked = [item for item in self._items.items() if item.role is Role.USER]
         if asked:
             self.edit(asked[-1].id)
@@ -182,15 +220,17 @@ class ComposingArea(QWidget):
     def _note_draft(self) -> None:
         if not self._editing:
             self._drafts[self._chat_id] = self.composer.draft
-            self._session.set_draft(self.composer.draft.message)
+            self._session.set_draft(self._waiting.draft_with(self._chat_id, self.composer.draft.message))
         self._count_soon()
 
     def _leave_chat(self, chat_id: str) -> None:
         self._end_edit()
         self._chat_id = chat_id
+        self.waiting_rows.show_texts(self._waiting.of(chat_id))
 
     def _show_draft(self, stored: str) -> None:
         """The session keeps text; how it was folded is known here, for chats seen since the window opened."""
+        stored = self._waiting.written_in(self._chat_id, stored)
         known = self._drafts.get(self._chat_id)
         self.composer.set_draft(known if known is not None and known.message == stored.strip() else Draft.of(stored))
         self.composer.edit.setFocus()

@@ -2,7 +2,7 @@
 
 An answer belongs to the chat in which it was asked. It goes on when another chat is shown, and is stored where it
 belongs: events are matched by the request's id, never by what happens to be on the screen. While a chat is being
-answered it takes no second message; `send` then returns False, and the text stays in the composer.
+answered it takes no second message: `send` then returns False, and `waiting` keeps what is to be sent next.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from desktop.chat.conversation import conversation, item_of, item_state, receipt_of, state_of, title_from, usage_texts
 from desktop.chat.kept_states import KeptStates
 from desktop.chat.view.message_model import ChatItem
+from desktop.chat.waiting import WaitingMessages
 from desktop.engine_client import EngineClient
 from desktop.store.chat_store import ChatStore
 from desktop.store.records import (
@@ -86,6 +87,7 @@ class ChatSession(QObject):
     prompt_progress = Signal(object)  # protocol.PromptProgress of this chat's answer
     context_trimmed = Signal(int)  # how many messages of this chat no longer fitted into the prompt
     problem = Signal(object)  # ErrorInfo
+    answer_ended = Signal(str, object)  # chat's id, MessageState; not when everything ends
 
     def __init__(
         self,
@@ -124,6 +126,7 @@ class ChatSession(QObject):
         engine.prompt_progress.connect(self._on_prompt_progress)
         engine.text_replaced.connect(self._on_replaced)
         engine.context_trimmed.connect(self._on_trimmed)
+        self.waiting = WaitingMessages(self, self)
         self.new_chat()
 
     # --- what is shown ---------------------------------------------------------------------------------------------
@@ -186,6 +189,7 @@ class ChatSession(QObject):
                 self._engine.stop(id)
         if chat_id == self.chat_id:
             self.new_chat()
+        self.waiting.forget(chat_id)
         if self._states is not None:
             self._states.forget(chat_id)
         self._store.delete_chat(chat_id)
@@ -206,6 +210,28 @@ class ChatSession(QObject):
             return False
         self._add_question(clean_text(text), parent=self._branch[-1].id if self._branch else None)
         return True
+
+    def send_in(self, chat_id: str, text: str) -> None:
+        """Sends a message in a chat, shown or not, that is not being answered."""
+        if chat_id != self.chat_id or not self.send(text):
+            self._store.load_chat(chat_id, lambda found: self._send_unseen(found, clean_text(text)))
+
+    def _send_unseen(self, found: OpenChat | None, text: str) -> None:
+        if found is None:
+            return
+        chat_id = found.chat.id
+        if chat_id == self.chat_id:  # it was opened meanwhile, or is about to be
+            (self.waiting.add if self.busy else self.send_in)(chat_id, text)
+            return
+        parent = found.messages[-1].id if found.messages else None
+        question = self._record(chat_id, Role.USER, text, parent=parent)
+        answer = self._record(
+            chat_id, Role.ASSISTANT, "", parent=question.id, state=MessageState.WRITING, model=self._model_name()
+        )
+        for record in (question, answer):
+            self._store.add_message(record)
+        self._store.set_draft(chat_id, found.chat.draft.removeprefix(text).lstrip("\n"))
+        self._ask(found.chat, [*found.messages, question], answer.id)
 
     def stop(self) -> None:
         """Ends the answer being written in this chat; what it has so far is kept."""
@@ -247,7 +273,7 @@ class ChatSession(QObject):
         self._store.resume_answer(id)
         self._branch[-1] = msgspec.structs.replace(answer, state=MessageState.WRITING, error=None)
         self._items.update(id, state=item_state(MessageState.WRITING), error=None)
-        self._ask(id, so_far=[answer.content])
+        self._ask(self._chat, self._branch, id, so_far=[answer.content])
         return True
 
     def choose_version(self, id: str, step: int) -> None:
@@ -356,24 +382,28 @@ class ChatSession(QObject):
             Role.ASSISTANT, "", parent=self._branch[-1].id, versions=versions, state=MessageState.WRITING,
             model=self._model_name(),
         )  # fmt: skip
-        self._ask(self._branch[-1].id)
+        self._ask(self._chat, self._branch, self._branch[-1].id)
 
     def _add(self, role: Role, text: str, *, parent: str | None, versions: int, **rest: Any) -> None:
-        record = MessageRecord(
-            id=new_id(), chat_id=self.chat_id, parent_id=parent, role=role, content=text, created=now(),
-            version=versions, versions=versions, **rest,
-        )  # fmt: skip
+        record = self._record(self.chat_id, role, text, parent=parent, version=versions, versions=versions, **rest)
         self._store.add_message(record)
         self._branch.append(record)
         self._items.add(item_of(record))
 
-    def _ask(self, message_id: str, *, so_far: list[str] | None = None) -> None:
+    def _record(self, chat_id: str, role: Role, text: str, *, parent: str | None, **rest: Any) -> MessageRecord:
+        return MessageRecord(
+            id=new_id(), chat_id=chat_id, parent_id=parent, role=role, content=text, created=now(), **rest
+        )
+
+    def _ask(
+        self, chat: ChatRecord, branch: list[MessageRecord], message_id: str, *, so_far: list[str] | None = None
+    ) -> None:  # fmt: skip
         sampling = self._sampling()
-        messages = conversation(self._chat.system_prompt, self._branch)
+        messages = conversation(chat.system_prompt, branch)
         request = GenerationRequest(messages=messages, continue_last=so_far is not None, sampling=sampling)
-        answer = _Answer(self.chat_id, message_id, sampling, so_far or [])
+        answer = _Answer(chat.id, message_id, sampling, so_far or [])
         if self._states is not None:
-            self._states.before_answer(self.chat_id)
+            self._states.before_answer(chat.id)
         self._answers[self._engine.generate(request)] = answer
         self._show_busy()
 
@@ -406,8 +436,10 @@ class ChatSession(QObject):
         if answer is not None:
             sampling = changed(answer.sampling)
             receipt = receipt_of(finished, self._engine.info, sampling, dropped=answer.dropped)
-            self._end_answer(id, state_of(finished.reason), receipt=receipt)
+            state = state_of(finished.reason)
+            self._end_answer(id, state, receipt=receipt)
             self._keep_state(answer.chat_id, finished.usage.context_used)
+            self.answer_ended.emit(answer.chat_id, state)
 
     def _keep_state(self, chat_id: str, context_used: int) -> None:
         if self._states is not None:
@@ -417,8 +449,10 @@ class ChatSession(QObject):
 
     @Slot(int, object)
     def _on_failed(self, id: int, error: ErrorInfo) -> None:
-        if id in self._answers:
+        answer = self._answers.get(id)
+        if answer is not None:
             self._end_answer(id, MessageState.FAILED, error=error)
+            self.answer_ended.emit(answer.chat_id, MessageState.FAILED)
 
     @Slot(int, object)
     def _on_prompt_progress(self, id: int, progress: PromptProgress) -> None:

@@ -117,18 +117,6 @@ def test_stop_keeps_what_was_written(open_window: Open, qtbot: QtBot) -> None:
     assert texts(window)[1]
 
 
-def test_second_message_waits_visibly_and_stays_written(open_window: Open, qtbot: QtBot) -> None:
-    window = ready(open_window(endless=True, delay=0.01), qtbot)
-    write(window, qtbot, "first")
-    for _press in range(5):
-        write(window, qtbot, "second")
-    assert window._parts.items.rowCount() == 2
-    assert window.composing.composer.draft.text == "second"
-    assert "Esc" in window.composing.meter._words.text()
-    window._parts.session.stop()
-    answered(window, qtbot)
-
-
 def test_answer_that_waits_for_another_chat_says_so(open_window: Open, qtbot: QtBot) -> None:
     window = ready(open_window(endless=True, delay=0.01), qtbot)
     write(window, qtbot, "first")
