@@ -12,7 +12,9 @@ from convert.recipes import Wishes
 class ConvertOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`recipe` is a name of `convert.recipes.PLAIN_TYPE`; `agreed` says yes to replacing files and to losing twice.
 
-    `importance` is an importance matrix's file. With `dry_run` nothing is written.
+    `importance` is an importance matrix's file. A result larger than `split_max_size` bytes is divided. With `verify`
+    it is held against its source before it gets its name; with `card` what a quantization cost is measured on `text`
+    (a text of our own where that is None) and kept in the file. With `dry_run` nothing is written.
     """
 
     source: Path
@@ -20,6 +22,10 @@ class ConvertOptions(msgspec.Struct, frozen=True, kw_only=True):
     recipe: str
     wishes: Wishes = Wishes()
     importance: Path | None = None
+    split_max_size: int = 0
     agreed: bool = False
     dry_run: bool = False
+    verify: bool = False
+    card: bool = False
+    text: Path | None = None
     threads: int = 0  # 0: all usable cores

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from convert.importance import read_importance
+from convert import card as cards
+from convert import splitting
+from convert.card import Card
+from convert.gguf_file import Scalar
+from convert.importance import Importance, read_importance
+from convert.measuring import Measured, MeasureProgress, MeasureRequest
 from convert.options import ConvertOptions
-from convert.plan import Plan, plan_from_folder, plan_from_gguf
-from convert.recipes import UnknownRecipe, recipe_named
-from convert.safe_file import require_room, require_target
-from convert.writing import WriteProgress, write
-from runtime import devices
+from convert.phases import run_phase
+from convert.plan import Plan, plan_of
+from convert.recipes import FLOATS, UnknownRecipe, recipe_named
+from convert.reference import reference_file, threads_of
+from convert.safe_file import SafeFiles, require_room, require_target
+from convert.verification import Verified, VerifyProgress, VerifyRequest
+from convert.writing import ConversionStopped, WriteProgress, write
+from runtime import memory
 from runtime.checkpoint import Checkpoint, open_checkpoint
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.gguf_header import split_parts
 from runtime.gguf_types import TYPE_BY_NAME
 from runtime.text import _
+
+_BASE_MEMORY = 200 << 20  # bytes, besides what the largest tensor takes
+_Result = TypeVar("_Result")
 
 
 class BadPattern(UserError):
@@ -39,27 +52,43 @@ class BadPattern(UserError):
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file will be. `types` says how many tensors have each type; sizes are bytes."""
+    """What will be written, and what there is for it. `types` says how many tensors have each type; sizes are bytes.
+
+    `disk_needed` counts everything that lies on the disk at once, `memory_needed` what converting takes at most.
+    """
 
     target: str
+    files: int
     type: str
+    architecture: str
+    tokenizer: str
+    chat_template: bool
+    n_tensors: int
+    n_params: int
     size_bytes: int
     source_bytes: int
     bits_per_weight: float
-    n_params: int
     types: dict[str, int]
+    disk_needed: int
+    disk_free: int
+    memory_needed: int
+    memory_free: int
     notes: tuple[str, ...]
 
 
 class Converted(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that was written, and how long it took."""
+    """What was written, how long that took, and what was found out about it."""
 
     target: str
+    files: tuple[str, ...]
     size_bytes: int
     seconds: float
+    verified: Verified | None = None
+    card: Card | None = None
+    notes: tuple[str, ...] = ()
 
 
-ConvertEvent = Planned | WriteProgress | Converted
+ConvertEvent = Planned | WriteProgress | VerifyProgress | MeasureProgress | Converted
 
 
 def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
@@ -67,28 +96,22 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
 
     Raises `UserError` wherever a person has to do something; then the target is as it was.
     """
-    started = time.perf_counter()
-    _require_types(options)
-    options = msgspec.structs.replace(options, recipe=recipe_named(options.recipe))
+    options = required(options)
     importance = read_importance(options.importance) if options.importance is not None else None
-    with open_checkpoint(options.source, threads=_threads(options)) as checkpoint:
-        sources = [options.source, *_files(checkpoint), *([options.importance] if options.importance else [])]
-        require_target(options.target, sources=sources, replace=options.agreed or options.dry_run)
-        plan = (plan_from_gguf if checkpoint.kind == "gguf" else plan_from_folder)(
-            checkpoint, options, importance=importance
-        )
-        yield _described(plan, options, checkpoint)
-        if options.dry_run:
-            return
-        require_room(options.target.parent, plan.layout.size)
-        yield from write(plan, options.target, stop, threads=_threads(options))
-    yield Converted(
-        target=str(options.target), size_bytes=plan.layout.size, seconds=time.perf_counter() - started
-    )
+    with open_checkpoint(options.source, threads=threads_of(options)) as checkpoint:
+        plan = plan_of(checkpoint, options, importance=importance)
+        targets = splitting.targets(options.target, len(plan.layouts))
+        for target in targets:
+            require_target(target, sources=_sources(options, checkpoint), replace=options.agreed or options.dry_run)
+        planned = _described(plan, options, checkpoint)
+        yield planned
+        if not options.dry_run:
+            require_room(options.target.parent, planned.disk_needed)
+            yield from _Conversion(options, checkpoint, plan, importance, stop).run(targets)
 
 
-def _require_types(options: ConvertOptions) -> None:
-    """Raises `UnknownRecipe` and `BadPattern` for wishes that make no sense."""
+def required(options: ConvertOptions) -> ConvertOptions:
+    """Returns the options with the recipe's proper name. Raises `UnknownRecipe` and `BadPattern`."""
     wishes = options.wishes
     for pattern, _kind in wishes.tensor_types:
         try:
@@ -98,10 +121,75 @@ def _require_types(options: ConvertOptions) -> None:
     for name in (*(kind for _pattern, kind in wishes.tensor_types), wishes.output_type, wishes.embedding_type):
         if name and name not in TYPE_BY_NAME:
             raise UnknownRecipe(name)
+    return msgspec.structs.replace(options, recipe=recipe_named(options.recipe))
 
 
-def _threads(options: ConvertOptions) -> int:
-    return options.threads or devices.usable_cores()
+class _Conversion:
+    """The phases after planning; each may fail, and then nothing is left."""
+
+    def __init__(
+        self, options: ConvertOptions, checkpoint: Checkpoint, plan: Plan, importance: Importance | None, stop: StopFlag
+    ) -> None:
+        self._options, self._checkpoint, self._plan = options, checkpoint, plan
+        self._importance, self._stop = importance, stop
+        self._notes: list[str] = []
+
+    def run(self, targets: tuple[Path, ...]) -> Iterator[ConvertEvent]:
+        started = time.perf_counter()
+        options = self._options
+        verified = card = None
+        with SafeFiles(targets) as files:
+            yield from write(self._plan, files, self._stop, threads=threads_of(options))
+            if options.verify:
+                request = VerifyRequest(options=options, parts=files.parts())
+                verified = yield from result_of(run_phase(request, self._stop), Verified)
+                self._notes += verified.notes
+            if _wants_card(options):
+                card = yield from self._measured(files)
+            if self._stop.is_set():
+                raise ConversionStopped
+        yield Converted(
+            target=str(targets[0]), files=tuple(map(str, targets)), size_bytes=self._plan.size,
+            seconds=time.perf_counter() - started, verified=verified, card=card, notes=tuple(self._notes),
+        )  # fmt: skip
+
+    def _measured(self, files: SafeFiles) -> Generator[ConvertEvent, None, Card | None]:
+        """Puts the card into the file, and returns it; None, with a note, where nothing can be measured."""
+        try:
+            reference = yield from reference_file(
+                self._checkpoint, self._options, files.scratch("reference.gguf"), self._stop
+            )
+            request = MeasureRequest(
+                reference=reference, candidate=files.parts()[0], name=self._options.source.resolve().name,
+                text=self._options.text, threads=self._options.threads,
+            )  # fmt: skip
+            measured = yield from result_of(run_phase(request, self._stop), Measured)
+        except ConversionStopped:
+            raise
+        except UserError as error:
+            self._notes.append(_("The quality was not measured: {reason}").format(reason=error.info.title))
+            return None
+        at, packed = cards.placed(self._plan.layouts[0].header, measured.card)
+        files.overwrite(packed, at=at)
+        return measured.card
+
+def result_of(events: Iterator[object], kind: type[_Result]) -> Generator[ConvertEvent, None, _Result]:
+    """Passes progress on, and returns the event of that kind, which ends a phase."""
+    for event in events:
+        if isinstance(event, kind):
+            return event
+        assert isinstance(event, VerifyProgress | MeasureProgress)
+        yield event
+    raise AssertionError("a phase ends with a result")
+
+
+def _wants_card(options: ConvertOptions) -> bool:
+    return options.card and options.recipe not in FLOATS
+
+
+def _sources(options: ConvertOptions, checkpoint: Checkpoint) -> list[Path]:
+    importance = [options.importance] if options.importance else []
+    return [options.source, *_files(checkpoint), *importance]
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
@@ -111,9 +199,36 @@ def _files(checkpoint: Checkpoint) -> list[Path]:
 
 
 def _described(plan: Plan, options: ConvertOptions, checkpoint: Checkpoint) -> Planned:
+    reference = 2 * plan.n_params if _wants_card(options) and checkpoint.kind == "folder" else 0
+    pre = _said(plan, checkpoint, "tokenizer.ggml.pre")
+    largest = max((choice.tensor for choice in plan.choices), key=lambda tensor: _elements(tensor.shape), default=None)
     return Planned(
-        target=str(options.target), type=options.recipe, size_bytes=plan.layout.size,
-        source_bytes=sum(path.stat().st_size for path in _files(checkpoint)),
-        bits_per_weight=plan.bits_per_weight, n_params=plan.n_params,
-        types=dict(Counter(choice.type for choice in plan.choices).most_common()), notes=plan.notes,
+        target=str(options.target), files=len(plan.layouts), type=options.recipe,
+        architecture=str(_said(plan, checkpoint, "general.architecture")),
+        tokenizer=" ".join(filter(None, (str(_said(plan, checkpoint, "tokenizer.ggml.model")), str(pre)))),
+        chat_template=bool(_said(plan, checkpoint, "tokenizer.chat_template")),
+        n_tensors=len(plan.choices), n_params=plan.n_params, size_bytes=plan.size,
+        source_bytes=sum(path.stat().st_size for path in _files(checkpoint)), bits_per_weight=plan.bits_per_weight,
+        types=dict(Counter(choice.type for choice in plan.choices).most_common()),
+        disk_needed=plan.size + reference, disk_free=_free(options.target),
+        memory_needed=_BASE_MEMORY + (8 * _elements(largest.shape) if largest else 0),
+        memory_free=memory.free_memory(), notes=plan.notes,
     )  # fmt: skip
+
+
+def _said(plan: Plan, checkpoint: Checkpoint, key: str) -> Scalar | object:
+    """Returns what the file will say; of a GGUF source, whose keys are taken over, what it says."""
+    if key in checkpoint.metadata:
+        return checkpoint.metadata[key]
+    return plan.metadata[key].content if key in plan.metadata else ""
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _free(target: Path) -> int:
+    return shutil.disk_usage(target.parent).free

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from convert import gguf_keys
-from convert.gguf_file import KeyValue, Layout, TensorEntry, layout, u32
+from convert import card, gguf_keys, splitting
+from convert.gguf_file import KeyValue, Layout, TensorEntry, u32
 from convert.importance import Importance
 from convert.metadata import model_keys, require_graph
 from convert.model_vocabulary import named_vocabulary
@@ -28,7 +29,7 @@ from runtime.text import _, ngettext
 from runtime.tokenizer_files import read_templates
 
 _QUANTIZATION_VERSION = 2  # of ggml's packed types
-_LEFT_OUT = ("split.no", "split.count", "split.tensors.count", "general.alignment")
+_LEFT_OUT = ("split.no", "split.count", "split.tensors.count", "general.alignment", card.KEY)
 
 
 class QuantizedAlready(UserError):
@@ -60,6 +61,13 @@ class ImportanceNeeded(UserError):
         )
 
 
+class Origin(NamedTuple):
+    """What the source alone decides: the metadata but for the type, and what has to be said about it."""
+
+    metadata: Mapping[str, KeyValue]
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A file before it is written. `choices` and `products` belong together, in the order of the file."""
@@ -67,8 +75,10 @@ class Plan:
     metadata: Mapping[str, KeyValue]
     choices: tuple[Choice, ...]
     products: tuple[Product, ...]
-    layout: Layout
+    layouts: tuple[Layout, ...]  # one for each file
     notes: tuple[str, ...]
+    facts: ModelFacts
+    origin: Origin
     importance: Importance | None = None
 
     @property
@@ -79,11 +89,23 @@ class Plan:
     @property
     def bits_per_weight(self) -> float:
         """Of the tensors alone, without the header."""
-        return 8 * sum(placed.entry.n_bytes for placed in self.layout.tensors) / max(self.n_params, 1)
+        packed = sum(placed.entry.n_bytes for layout in self.layouts for placed in layout.tensors)
+        return 8 * packed / max(self.n_params, 1)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(layout.size for layout in self.layouts)
 
     def weights_of(self, choice: Choice) -> F32 | None:
         """Returns how much the columns of a tensor matter, where that was measured."""
         return self.importance.weights_for(choice.tensor.name, choice.tensor.shape) if self.importance else None
+
+
+def plan_of(checkpoint: Checkpoint, options: ConvertOptions, *, importance: Importance | None = None) -> Plan:
+    """Returns the plan for whatever the source is. Raises what `plan_from_gguf` or `plan_from_folder` raises."""
+    make = plan_from_gguf if checkpoint.kind == "gguf" else plan_from_folder
+    return make(checkpoint, options, importance=importance)
 
 
 def plan_from_gguf(
@@ -128,7 +150,7 @@ def plan_from_folder(
 
 
 def planned(
-    metadata: Mapping[str, KeyValue], products: list[Product] | list[Stored], facts: ModelFacts,
+    metadata: Mapping[str, KeyValue], products: Sequence[Product], facts: ModelFacts,
     options: ConvertOptions, *, notes: list[str], importance: Importance | None = None,
 ) -> Plan:  # fmt: skip
     """Chooses the types and lays the file out. Raises `ImportanceNeeded` and `ForeignImportanceMatrix`."""
@@ -142,11 +164,21 @@ def planned(
     if needing is not None:
         raise ImportanceNeeded(options.recipe, needing.tensor.name)
     keys = {**metadata, **_type_keys(options.recipe), **(importance.keys() if importance is not None else {})}
-    entries = (TensorEntry(choice.tensor.name, choice.tensor.shape, choice.type) for choice in choices)
+    if options.card and options.recipe not in FLOATS:
+        keys |= card.reserved()
+    entries = [TensorEntry(choice.tensor.name, choice.tensor.shape, choice.type) for choice in choices]
     return Plan(
-        keys, tuple(choices), tuple(made[choice.tensor.name] for choice in choices), layout(keys, entries),
-        tuple([*notes, *_substitutions(choices), *(_unweighed(unknown) if importance is not None else ())]), importance,
+        keys, tuple(choices), tuple(made[choice.tensor.name] for choice in choices),
+        splitting.layouts(keys, entries, options.split_max_size),
+        tuple([*notes, *_substitutions(choices), *(_unweighed(unknown) if importance is not None else ())]),
+        facts, Origin(metadata, tuple(notes)), importance,
     )  # fmt: skip
+
+
+def replanned(plan: Plan, options: ConvertOptions) -> Plan:
+    """Returns the plan for another type of the same source. Raises what `planned` raises."""
+    metadata, notes = plan.origin
+    return planned(metadata, list(plan.products), plan.facts, options, notes=list(notes), importance=plan.importance)
 
 
 def _without_importance(choices: Sequence[Choice], importance: Importance | None) -> list[Choice]:

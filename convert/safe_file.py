@@ -94,36 +94,79 @@ def require_room(folder: Path, needed: int) -> None:
         raise NoRoom(folder, needed, free)
 
 
+class HiddenFolder:
+    """A folder beside a target for what is not to be seen; it goes away at the end. Raises `NotWritten`."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self.path = hidden_folder(target)
+
+    def __enter__(self) -> Self:
+        remove_remains(self.path.parent)
+        try:
+            self.path.mkdir()
+        except OSError as error:
+            raise NotWritten(self._target, error) from error
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
 class SafeFiles:
     """Files that appear under their names together at the end; after a failure none of them, and no remains.
 
-    Raises `NotWritten` wherever the system refuses. A process that was killed leaves a hidden part, which the next
-    one that writes to the same folder takes away.
+    Until then they lie, under the same names, in a hidden folder beside their targets, where they can be opened and
+    tried. All targets lie in one folder. Raises `NotWritten` wherever the system refuses. A process that was killed
+    leaves its hidden folder, which the next one that writes to the same place takes away.
     """
 
     def __init__(self, targets: Sequence[Path]) -> None:
+        assert len({target.parent for target in targets}) == 1
         self._targets = tuple(targets)
         self._files: list[BinaryIO] = []
+        self._hidden = HiddenFolder(targets[0])
+        self._folder = self._hidden.path
 
     def __enter__(self) -> Self:
-        for folder in {target.parent for target in self._targets}:
-            remove_remains(folder)
+        self._hidden.__enter__()
         try:
             for target in self._targets:
-                self._files.append(part_of(target).open("xb"))
+                self._files.append((self._folder / target.name).open("xb"))
         except OSError as error:
             self._discard()
             raise NotWritten(target, error) from error
         return self
 
     def parts(self) -> tuple[Path, ...]:
-        """Returns where the bytes lie until the end."""
-        return tuple(part_of(target) for target in self._targets)
+        """Returns where the files lie until the end."""
+        return tuple(self._folder / target.name for target in self._targets)
+
+    def scratch(self, name: str) -> Path:
+        """Returns a place for a file that goes away at the end. Raises `NotWritten`."""
+        folder = self._folder / "scratch"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise NotWritten(self._targets[0], error) from error
+        return folder / name
 
     def write(self, data: bytes | memoryview, *, file: int = 0) -> None:
         """Appends bytes to a file."""
         try:
             self._files[file].write(data)
+        except OSError as error:
+            raise NotWritten(self._targets[file], error) from error
+
+    def overwrite(self, data: bytes, *, at: int, file: int = 0) -> None:
+        """Puts bytes in the place of others; the file keeps its length."""
+        try:
+            opened = self._files[file]
+            end = opened.tell()
+            assert at + len(data) <= end
+            opened.seek(at)
+            opened.write(data)
+            opened.seek(end)
         except OSError as error:
             raise NotWritten(self._targets[file], error) from error
 
@@ -150,32 +193,31 @@ class SafeFiles:
         for target, opened in zip(self._targets, self._files, strict=True):
             opened.close()
             try:
-                os.replace(part_of(target), target)
+                os.replace(self._folder / target.name, target)
             except OSError as error:
                 raise NotWritten(target, error) from error
-        for folder in {target.parent for target in self._targets}:
-            _flush_folder(folder)
+        _flush_folder(self._folder.parent)
 
     def _discard(self) -> None:
-        for opened, target in zip(self._files, self._targets, strict=False):
+        for opened in self._files:
             with suppress(OSError):  # the buffered rest of a full disk; the part goes away anyway
                 opened.close()
-            part_of(target).unlink(missing_ok=True)
         self._files.clear()
+        self._hidden.__exit__()
 
 
-def part_of(target: Path) -> Path:
-    """Returns the name under which this process writes a target."""
-    digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]  # a long name leaves no room for more
+def hidden_folder(target: Path) -> Path:
+    """Returns the folder in which this process writes a target."""
+    digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     return target.with_name(f".quern-{digest}.{os.getpid()}.part")
 
 
 def remove_remains(folder: Path) -> None:
-    """Takes away parts whose process is gone."""
+    """Takes away hidden folders whose process is gone."""
     for part in folder.glob(".quern-*.part"):
         found = _PART.fullmatch(part.name)
         if found and int(found["pid"]) != os.getpid() and not psutil.pid_exists(int(found["pid"])):
-            part.unlink(missing_ok=True)
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _same(target: Path, source: Path) -> bool:

@@ -1,19 +1,29 @@
-"""Writes a planned file: reads, packs and writes block by block, and can be stopped between any two. Checks nothing."""
+"""Writes a planned file: reads, packs and writes block by block, and can be stopped between any two. Checks nothing.
+
+What was packed is written by a thread of its own, so that reading and packing go on meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import threading
+from collections.abc import Callable, Iterator
+from queue import Queue
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
-from convert.gguf_file import ALIGNMENT
+from convert.gguf_file import ALIGNMENT, Layout
 from convert.packing import packed
 from convert.plan import Plan
+from convert.recipes import Choice
 from convert.safe_file import SafeFiles
+from convert.tensors import Product
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.text import _
+
+_AHEAD = 3  # pieces that may wait to be written
 
 
 class ConversionStopped(UserError):
@@ -25,7 +35,7 @@ class ConversionStopped(UserError):
         super().__init__(_("The conversion was stopped; nothing was written."))
 
 
-class WriteProgress(msgspec.Struct, frozen=True, kw_only=True):
+class WriteProgress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`done` of `total` bytes are written; `tensor` is the one at work."""
 
     done: int
@@ -33,27 +43,77 @@ class WriteProgress(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str
 
 
-def write(
-    plan: Plan, target: Path, stop: StopFlag, *, threads: int
-) -> Iterator[WriteProgress]:
-    """Writes the file beside its target and puts it there when it is whole.
+def write(plan: Plan, files: SafeFiles, stop: StopFlag, *, threads: int) -> Iterator[WriteProgress]:
+    """Fills the files, one for each of the plan's layouts, and brings them to the disk; they are not published.
 
-    Raises `ConversionStopped`, `WrongNumbers` and `NotWritten`; then the target is as it was.
+    Raises `ConversionStopped`, `WrongNumbers` and `NotWritten`.
     """
-    total = plan.layout.size
-    with SafeFiles([target]) as files:
-        files.write(plan.layout.header)
-        done = len(plan.layout.header)
-        for choice, product, placed in zip(plan.choices, plan.products, plan.layout.tensors, strict=True):
-            assert done == placed.offset
-            weights = plan.weights_of(choice)
-            for piece in packed(choice, product, importance=weights, threads=threads):
+    remaining = iter(zip(plan.choices, plan.products, strict=True))
+    done = 0
+    with _Behind() as behind:
+        for number, part in enumerate(plan.layouts):
+            for piece, tensor in _pieces(part, remaining, plan, behind, threads):
                 if stop.is_set():
                     raise ConversionStopped
-                files.write(piece)
-                done += piece.nbytes
-                yield WriteProgress(done=done, total=total, tensor=choice.tensor.name)
-            product.release()
-            assert done == placed.offset + placed.entry.n_bytes
-            files.write(bytes(-done % ALIGNMENT))
-            done += -done % ALIGNMENT
+                behind.do(_writing(files, piece, number))
+                done += len(piece)
+                yield WriteProgress(done=done, total=plan.size, tensor=tensor)
+    files.flush()
+
+
+def _writing(files: SafeFiles, piece: bytes | memoryview, number: int) -> Callable[[], None]:
+    return lambda: files.write(piece, file=number)
+
+
+def _pieces(
+    part: Layout, remaining: Iterator[tuple[Choice, Product]], plan: Plan, behind: _Behind, threads: int
+) -> Iterator[tuple[bytes | memoryview, str]]:
+    """Yields a file's bytes in order, each with the name of the tensor at work."""
+    yield part.header, ""
+    done = len(part.header)
+    for placed, (choice, product) in zip(part.tensors, remaining, strict=False):
+        assert done == placed.offset
+        assert choice.tensor.name == placed.entry.name
+        for piece in packed(choice, product, importance=plan.weights_of(choice), threads=threads):
+            yield piece, choice.tensor.name
+            done += len(piece)
+        behind.do(product.release)
+        assert done == placed.offset + placed.entry.n_bytes
+        yield bytes(-done % ALIGNMENT), choice.tensor.name
+        done += -done % ALIGNMENT
+
+
+class _Behind:
+    """Does one thing after the other on a thread; `do` waits while too much is undone, and raises what went wrong."""
+
+    def __init__(self) -> None:
+        self._queue: Queue[Callable[[], None] | None] = Queue(_AHEAD)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="write", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def do(self, task: Callable[[], None]) -> None:
+        if self._error is not None:
+            raise self._error
+        self._queue.put(task)
+
+    def _run(self) -> None:
+        while (task := self._queue.get()) is not None:
+            if self._error is None:
+                try:
+                    task()
+                except BaseException as error:  # noqa: BLE001 - it is raised where the work was given
+                    self._error = error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._error = self._error or error  # what waits is left undone
+        self._queue.put(None)
+        self._thread.join()
+        if kind is None and self._error is not None:
+            raise self._error

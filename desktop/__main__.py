@@ -28,6 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
         from runtime import exact_memory
 
         return exact_memory.main()
+    if words[:1] == ["phase"]:
+        from convert import phases
+
+        return phases.main()
     if _wants_window(words):
         from desktop import app
 

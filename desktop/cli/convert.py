@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from desktop.cli import output
 from desktop.cli.commands import Command, Option, UsageProblem, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import harmless
+from desktop.cli.score import text_of
+from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.text import _
 
@@ -35,8 +39,14 @@ def command() -> click.Command:
         params=[
             click.Argument(["source"], metavar="SOURCE"),
             click.Argument(["target"], metavar="OUTPUT"),
-            Option("--type", "recipe", metavar="TYPE", required=True, help=_(
+            Option("--type", "recipe", metavar="TYPE", default="", help=_(
                 "What the numbers become: {types}.").format(types="F32, F16, BF16, Q8_0, Q6_K, Q4_K_M, Q4_0, …")),
+            Option("--auto", is_flag=True, default=False, help=_(
+                "Tries types and keeps the best one for --max-kl or --max-size.")),
+            Option("--max-kl", type=float, default=None, metavar="X", help=_(
+                "With --auto: the smallest file whose mean KL divergence from the source is at most this, say 0.02.")),
+            Option("--max-size", default="", metavar="SIZE", help=_(
+                "With --auto: the best file of at most this size, say 80MB.")),
             Option("--tensor-type", "tensor_types", metavar="REGEX=TYPE", multiple=True, help=_(
                 "Gives tensors whose name the expression is found in a type of their own; the first one counts.")),
             Option("--output-type", default="", metavar="TYPE", help=_("The type of the output matrix.")),
@@ -45,6 +55,16 @@ def command() -> click.Command:
                 "Gives every matrix the same type, without the mixture that keeps more of what matters.")),
             Option("--imatrix", "importance", default="", metavar="FILE", help=_(
                 "An importance matrix, which types of few bits need and all others get better with.")),
+            Option("--split-max-size", default="", metavar="SIZE", help=_(
+                "Divides a larger file into parts of this size, say 2G; programs open the first.")),
+            Option("--threads", type=click.IntRange(1, 1024), default=None, metavar="N", help=_(
+                "How many threads pack. Default: one for each usable core.")),
+            Option("--no-verify", is_flag=True, default=False, help=_(
+                "Leaves out holding the result against its source.")),
+            Option("--no-card", is_flag=True, default=False, help=_(
+                "Leaves out measuring what a quantization cost.")),
+            Option("--text", metavar="FILE", default="", help=_(
+                "The text to measure on. Without it, a text of Quern's own: English, Chinese and code.")),
             Option("--dry-run", is_flag=True, default=False, help=_("Says what would be written, and writes nothing.")),
             Option("--yes", "agreed", is_flag=True, default=False, help=_(
                 "Agrees to replace a file that is there, and to quantize what is quantized already.")),
@@ -55,43 +75,92 @@ def command() -> click.Command:
 
 def convert(source: str, target: str, as_json: bool, **given: Any) -> None:
     """Runs the command."""
+    from convert.auto import Tried, choose
+    from convert.pipeline import Converted, Planned, convert
+
+    auto, max_kl, max_size = given.pop("auto"), given.pop("max_kl"), given.pop("max_size")
+    options = _options(source, target, given)
+    start: Callable[[StopFlag], Iterator[Any]]
+    if auto:
+        goal = _goal(max_kl, max_size)
+        start = partial(choose, options, goal)
+    else:
+        _require_type(options.recipe, max_kl, max_size)
+        start = partial(convert, options)
+    found: dict[str, Any] = {"plan": None, "result": None, "tried": []}
+    for event in _run(start):
+        if isinstance(event, Tried):
+            found["tried"].append(event)
+        else:
+            found["plan" if isinstance(event, Planned) else "result"] = event
+        if not as_json:
+            _tell(event)
+    if as_json:
+        output.write_json({"written": isinstance(found["result"], Converted), **found})
+
+
+def _options(source: str, target: str, given: dict[str, Any]) -> Any:
     from convert.options import ConvertOptions
-    from convert.pipeline import Converted, Planned
     from convert.recipes import Wishes
+    from convert.splitting import size_of
 
     wishes = Wishes(
-        tensor_types=tuple(map(_pattern, given.pop("tensor_types"))), output_type=given.pop("output_type").upper(),
-        embedding_type=given.pop("embedding_type").upper(), pure=given.pop("pure"),
+        tensor_types=tuple(map(_pattern, given["tensor_types"])), output_type=given["output_type"].upper(),
+        embedding_type=given["embedding_type"].upper(), pure=given["pure"],
     )  # fmt: skip
-    importance = given.pop("importance")
-    options = ConvertOptions(
-        source=_found(source), target=Path(target).expanduser(), wishes=wishes,
-        importance=Path(importance).expanduser() if importance else None, **given,
+    if given["text"]:
+        text_of(given["text"])  # refused now, not when everything is written
+    return ConvertOptions(
+        source=_found(source), target=_path(target), recipe=given["recipe"], wishes=wishes,
+        importance=_path(given["importance"]) if given["importance"] else None,
+        split_max_size=size_of(given["split_max_size"]) if given["split_max_size"] else 0,
+        agreed=given["agreed"], dry_run=given["dry_run"], verify=not given["no_verify"], card=not given["no_card"],
+        text=_path(given["text"]) if given["text"] else None, threads=given["threads"] or 0,
     )  # fmt: skip
-    planned: Planned | None = None
-    for event in _run(options):
-        if isinstance(event, Planned):
-            planned = event
-            if not as_json:
-                _tell_plan(event)
-        elif isinstance(event, Converted) and not as_json:
-            output.say(_("Written: {path}, in {seconds:.1f} s.").format(
-                path=harmless(event.target), seconds=event.seconds))  # fmt: skip
-    if as_json:
-        output.write_json({"written": not options.dry_run, "plan": planned})
 
 
-def _run(options: Any) -> Iterator[Any]:
-    from convert.pipeline import convert as conversion
+def _path(text: str) -> Path:
+    return Path(text).expanduser().absolute()  # a phase's process may live in another folder
+
+
+def _require_type(recipe: str, max_kl: float | None, max_size: str) -> None:
+    if max_kl is not None or max_size:
+        raise UsageProblem(_("--max-kl and --max-size belong to --auto."))
+    if not recipe:
+        raise UsageProblem(
+            _("{command} needs {name}.").format(command="quern convert", name="--type"), "",
+            _("Q8_0 loses almost nothing, Q4_K_M is the usual small one; --auto tries."),
+        )  # fmt: skip
+
+
+def _goal(max_kl: float | None, max_size: str) -> Any:
+    from convert.auto import Goal
+    from convert.splitting import size_of
+
+    if max_kl is None and not max_size:
+        raise UsageProblem(_("--auto needs --max-kl or --max-size."))
+    if max_kl is not None and not 0 < max_kl < math.inf:
+        raise UsageProblem(_("--max-kl needs a number above 0."))
+    return Goal(max_kl=max_kl, max_size=size_of(max_size) if max_size else 0)
+
+
+def _run(start: Callable[[StopFlag], Iterator[Any]]) -> Iterator[Any]:
+    from convert.measuring import MeasureProgress
+    from convert.verification import VerifyProgress
     from convert.writing import WriteProgress
 
+    words: dict[Any, str] = {
+        WriteProgress: _("Writing: {percent} %  {tensor}"),
+        VerifyProgress: _("Verifying: {percent} %"),
+        MeasureProgress: _("Measuring the quality: {percent} %"),
+    }
     status = output.StatusLine()
     with Interrupts() as interrupts:
         try:
-            for event in conversion(options, interrupts.stop):
-                if isinstance(event, WriteProgress):
-                    words = _("Writing: {percent} %  {tensor}")
-                    status.show(words.format(percent=100 * event.done // event.total, tensor=event.tensor))
+            for event in start(interrupts.stop):
+                if type(event) in words:
+                    percent = 100 * event.done // max(event.total, 1)
+                    status.show(words[type(event)].format(percent=percent, tensor=getattr(event, "tensor", "")))
                     continue
                 status.clear()
                 yield event
@@ -117,15 +186,85 @@ def _pattern(text: str) -> tuple[str, str]:
     return pattern, kind.upper()
 
 
+def _tell(event: Any) -> None:
+    from convert.auto import Tried
+    from convert.pipeline import Planned
+
+    if isinstance(event, Planned):
+        _tell_plan(event)
+    elif isinstance(event, Tried):
+        _tell_trial(event)
+    else:
+        _tell_result(event)
+
+
 def _tell_plan(planned: Any) -> None:
     types = ", ".join(f"{kind} {count}" for kind, count in planned.types.items())
-    for title, words in (
+    rows = (
         (_("Type"), planned.type),
         (_("Size"), _("{size:,.1f} MB, from {source:,.1f} MB").format(
             size=planned.size_bytes / 1e6, source=planned.source_bytes / 1e6)),
+        (_("Files"), str(planned.files) if planned.files > 1 else ""),
         (_("Bits per weight"), f"{planned.bits_per_weight:.2f}"),
-        (_("Tensors"), types),
-    ):  # fmt: skip
-        output.write_line(_("{title}: {text}").format(title=title, text=words))
+        (_("Architecture"), planned.architecture),
+        (_("Tokenizer"), planned.tokenizer),
+        (_("Chat template"), _("yes") if planned.chat_template else _("none")),
+        (_("Tensors"), _("{count}: {types}").format(count=planned.n_tensors, types=types)),
+        (_("Disk"), _free_words(planned.disk_needed, planned.disk_free)),
+        (_("Memory"), _free_words(planned.memory_needed, planned.memory_free)),
+    )  # fmt: skip
+    for title, words in rows:
+        if words:
+            output.write_line(_("{title}: {text}").format(title=title, text=harmless(words)))
     for note in planned.notes:
         output.remark(note)
+
+
+def _free_words(needed: int, free: int) -> str:
+    return _("{needed:,.0f} MB needed, {free:,.0f} MB free").format(needed=needed / 1e6, free=free / 1e6)
+
+
+def _tell_trial(tried: Any) -> None:
+    line = _("{type}: {size:,.1f} MB, mean KL divergence {kl:.5f}, same likeliest token {percent:.1f} %")
+    output.write_line(line.format(
+        type=tried.type, size=tried.size_bytes / 1e6, kl=tried.kl, percent=100 * tried.top1_agreement))  # fmt: skip
+
+
+def _tell_result(converted: Any) -> None:
+    if converted.verified is not None:
+        _tell_verified(converted.verified)
+    if converted.card is not None:
+        for title, words in card_rows(converted.card):
+            output.write_line(_("{title}: {text}").format(title=title, text=words))
+    for note in converted.notes:
+        output.remark(note)
+    output.write_line(_("Written: {path}, in {seconds:.1f} s.").format(
+        path=harmless(converted.target), seconds=converted.seconds))  # fmt: skip
+
+
+def _tell_verified(verified: Any) -> None:
+    worst = verified.worst
+    words = _("all {count} tensors; furthest from the source is {name}, by {percent:.2g} % of its size")
+    text = words.format(count=len(verified.tensors), name=harmless(worst.name), percent=100 * worst.share)
+    output.write_line(_("{title}: {text}").format(title=_("Verified"), text=text))
+    if verified.logits is not None:
+        words = _("llama.cpp's differ from our own engine's on the source by {percent:.2g} % of their spread")
+        text = words.format(percent=100 * verified.logits)
+        output.write_line(_("{title}: {text}").format(title=_("Predictions"), text=text))
+
+
+def card_rows(card: Any) -> list[tuple[str, str]]:
+    """Returns a quality card's figures as (title, words)."""
+    quality = card.quality
+    return [
+        (_("Quality against"), _("{name}, over {count} tokens").format(
+            name=harmless(card.reference), count=f"{quality.tokens:,}")),
+        (_("KL divergence"), _("mean {mean:.5f}, median {median:.5f}, 99 % below {p99:.4f}, at most {max:.3f}").format(
+            mean=quality.kl.mean, median=quality.kl.median, p99=quality.kl.p99, max=quality.kl.max)),
+        (_("Same likeliest token"), _("{percent:.2f} %").format(percent=100 * quality.top1_agreement)),
+        (_("Perplexity"), _("{candidate:.4f} instead of {reference:.4f} ({change:+.2f} %)").format(
+            candidate=quality.perplexity.candidate, reference=quality.perplexity.reference,
+            change=100 * (quality.perplexity.ratio - 1))),
+        (_("Speed where it was made"), _("reads {reading:,.0f} and writes {writing:,.0f} tokens a second").format(
+            reading=card.prompt_tokens_per_second, writing=card.generation_tokens_per_second)),
+    ]  # fmt: skip

@@ -9,8 +9,11 @@ from typing import Any
 
 import click
 
+from convert.card import KEY as CARD_KEY
+from convert.card import card_of
 from desktop.cli import output
 from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.convert import card_rows
 from desktop.cli.layout import columns, cut, harmless, shown_path
 from desktop.cli.loading import wanted
 from desktop.cli.models import size_words
@@ -72,6 +75,7 @@ def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
         output.write_json(json_object(header, needed, every_tensor=tensors == "all"))
         return
     _show_file(header)
+    _show_card(header)
     _show_memory(header, needed, what.load)
     _show_metadata(header)
     if tensors == "all":
@@ -117,9 +121,10 @@ def json_object(header: GgufHeader, needed: Memory, *, every_tensor: bool) -> di
             **_sizes(needed.estimate), "exact": _sizes(needed.exact) if needed.exact else None,
             "note": needed.note, "free": memory.free_memory(),
         },
-        "metadata": {key: _plain(value) for key, value in header.metadata.items()},
+        "metadata": {key: _plain(value) for key, value in header.metadata.items() if key != CARD_KEY},
         "tensor_types": {kind: count for kind, count in _counts(header.tensors).items()},
     }  # fmt: skip
+    found["quality_card"] = card_of(header.metadata)
     if every_tensor:
         found["tensors"] = [
             {"name": tensor.name, "shape": list(tensor.shape), "type": tensor.type, "size_bytes": tensor.n_bytes}
@@ -219,8 +224,14 @@ def _show_memory(header: GgufHeader, needed: Memory, params: LoadParams) -> None
         output.write_line("  " + note.format(count=f"{header.context_length:,}"))
 
 
+def _show_card(header: GgufHeader) -> None:
+    card = card_of(header.metadata)
+    if card is not None:
+        _section(_("Quality card, as the file states it"), card_rows(card))
+
+
 def _show_metadata(header: GgufHeader) -> None:
-    rows = [(_one_line(key), _shown(value)) for key, value in header.metadata.items()]
+    rows = [(_one_line(key), _shown(value)) for key, value in header.metadata.items() if key != CARD_KEY]
     _section(_("Metadata"), rows)
 
 

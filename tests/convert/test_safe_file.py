@@ -46,6 +46,18 @@ def test_files_appear_together_at_the_end(tmp_path: Path) -> None:
     assert names(tmp_path) == ["one", "two"]
 
 
+def test_until_then_they_can_be_opened_and_changed(tmp_path: Path) -> None:
+    with SafeFiles([tmp_path / "model"]) as files:
+        files.write(b"header, weights")
+        files.overwrite(b"HEADER", at=0)
+        files.write(b".")
+        files.scratch("other").write_bytes(b"x")
+        files.flush()
+        assert files.parts()[0].read_bytes() == b"HEADER, weights."
+    assert names(tmp_path) == ["model"]
+    assert (tmp_path / "model").read_bytes() == b"HEADER, weights."
+
+
 def test_a_failure_leaves_what_was_there_and_no_remains(tmp_path: Path) -> None:
     target = tmp_path / "model.gguf"
     target.write_bytes(b"before")
@@ -76,7 +88,7 @@ def test_a_killed_process_leaves_no_half_file_and_the_next_one_takes_its_remains
 
 def test_remains_of_a_process_that_runs_are_left_alone(tmp_path: Path) -> None:
     part = tmp_path / f".quern-0123456789abcdef.{os.getppid()}.part"
-    part.write_bytes(b"")
+    part.mkdir()
     safe_file.remove_remains(tmp_path)
     assert part.exists()
 

@@ -13,6 +13,7 @@ from convert.options import ConvertOptions
 from convert.packing import WrongNumbers
 from convert.plan import ImportanceNeeded, Plan, QuantizedAlready, plan_from_gguf
 from convert.recipes import FILE_TYPE_NUMBER, NEEDS_IMPORTANCE, PLAIN_TYPE
+from convert.safe_file import SafeFiles
 from convert.writing import ConversionStopped, WriteProgress, write
 from llama_quantizer import keys_of, quantize, tensors_of
 from runtime.checkpoint import open_checkpoint
@@ -33,8 +34,9 @@ def planned(source: Path, target: Path, recipe: str, *, agreed: bool = False) ->
 
 
 def converted(source: Path, target: Path, recipe: str, *, agreed: bool = False) -> Path:
-    for _event in write(planned(source, target, recipe, agreed=agreed), target, StopFlag(), threads=1):
-        pass
+    with SafeFiles([target]) as files:
+        for _event in write(planned(source, target, recipe, agreed=agreed), files, StopFlag(), threads=1):
+            pass
     return target
 
 
@@ -77,7 +79,7 @@ def test_equal_sources_give_equal_bytes(exact: Path, tmp_path: Path) -> None:
 def test_the_size_is_known_beforehand(exact: Path, tmp_path: Path) -> None:
     plan = planned(exact, tmp_path / "ours.gguf", "Q4_K_M")
     written = converted(exact, tmp_path / "ours.gguf", "Q4_K_M")
-    assert written.stat().st_size == plan.layout.size
+    assert written.stat().st_size == plan.size
     packed = sum(len(data) for _kind, data in tensors_of(written).values())
     assert plan.bits_per_weight == pytest.approx(8 * packed / plan.n_params)
 
@@ -110,11 +112,11 @@ def test_numbers_that_the_type_cannot_hold_are_refused_with_the_tensors_name(
 
 def test_it_can_be_stopped_and_nothing_is_left(exact: Path, tmp_path: Path) -> None:
     stop, target = StopFlag(), tmp_path / "ours.gguf"
-    events = write(planned(exact, target, "Q8_0"), target, stop, threads=1)
-    first = next(events)
-    assert isinstance(first, WriteProgress)
-    assert first.done < first.total
-    stop.set()
-    with pytest.raises(ConversionStopped):
+    with pytest.raises(ConversionStopped), SafeFiles([target]) as files:  # noqa: PT012
+        events = write(planned(exact, target, "Q8_0"), files, stop, threads=1)
+        first = next(events)
+        assert isinstance(first, WriteProgress)
+        assert first.done < first.total
+        stop.set()
         next(events)
     assert list(tmp_path.iterdir()) == []

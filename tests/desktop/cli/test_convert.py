@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import engines
 from command_line import Run
+
+BARE = ("--no-verify", "--no-card")
 
 
 def test_a_file_gets_another_type(run: Run, tiny: Path, tmp_path: Path):
-    result = run("convert", str(tiny), str(tmp_path / "small.gguf"), "--type", "q8_0")
+    result = run("convert", str(tiny), str(tmp_path / "small.gguf"), "--type", "q8_0", *BARE)
 
     assert result.code == 0
     assert "Type: Q8_0" in result.out
@@ -36,6 +39,13 @@ def test_a_dry_run_tells_the_plan_as_json(run: Run, tiny: Path, tmp_path: Path):
         (("--type", "q8_0", "--tensor-type", "ffn"), "REGEX=TYPE"),
         (("--type", "q8_0", "--tensor-type", "(=F16"), "no regular expression"),
         ((), "--type"),
+        (("--auto",), "--max-kl or --max-size"),
+        (("--auto", "--max-kl", "nan"), "above 0"),
+        (("--auto", "--max-size", "many"), "is no size"),
+        (("--type", "q8_0", "--max-size", "80MB"), "belong to --auto"),
+        (("--type", "q8_0", "--text", "/nowhere"), "cannot be read"),
+        (("--type", "q8_0", "--imatrix", "/nowhere"), "no importance matrix"),
+        (("--type", "q8_0", "--split-max-size", "0"), "is no size"),
     ],
 )
 def test_what_is_wrong_is_said(run: Run, tiny: Path, tmp_path: Path, more: tuple[str, ...], said: str):
@@ -52,5 +62,33 @@ def test_a_file_that_is_there_stays_unless_agreed(run: Run, tiny: Path, tmp_path
 
     assert "already is a file" in run("convert", str(tiny), str(target), "--type", "f16").err
     assert target.read_bytes() == b"mine"
-    assert run("convert", str(tiny), str(target), "--type", "f16", "--yes").code == 0
+    assert run("convert", str(tiny), str(target), "--type", "f16", "--yes", *BARE).code == 0
     assert target.read_bytes()[:4] == b"GGUF"
+
+
+def test_a_large_file_is_divided_as_llama_cpp_opens_it(run: Run, tiny: Path, tmp_path: Path):
+    result = run("convert", str(tiny), str(tmp_path / "small.gguf"), "--type", "f16", "--split-max-size", "500K", *BARE)
+
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert result.code == 0
+    assert f"Files: {len(names)}" in result.out
+    assert names[0] == f"small-00001-of-{len(names):05}.gguf"
+    assert all(path.stat().st_size <= 500_000 for path in tmp_path.iterdir())
+    assert engines.collect(engines.load(tmp_path / names[0]), engines.raw("Hello", max_tokens=2)).deltas
+
+
+def test_everything_is_done_where_nothing_is_left_out(run: Run, tiny: Path, tmp_path: Path):
+    text = tmp_path / "text.txt"
+    text.write_text("The miller opened the sluice and the stone began to turn. " * 4)
+    target = tmp_path / "small.gguf"
+    result = run("convert", str(tiny), str(target), "--type", "q4_0", "--text", str(text), "--json")
+    told = json.loads(result.out)["result"]
+
+    assert result.code == 0
+    assert len(told["verified"]["tensors"]) == json.loads(result.out)["plan"]["n_tensors"]
+    assert 0 < told["verified"]["logits"] < 0.9
+    assert 0 < told["card"]["quality"]["kl"]["mean"] < 1
+    info = json.loads(run("info", str(target), "--json").out)
+    assert info["quality_card"] == told["card"]
+    assert "KL divergence" in run("info", str(target)).out
+    assert engines.collect(engines.load(target), engines.raw("Hello", max_tokens=2)).deltas
