@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.beams import BeamParams
 from runtime.errors import ErrorInfo
 from runtime.messages import Message
 from runtime.params import LoadParams, SamplingParams
@@ -100,6 +101,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     control tokens may be written out; in messages they never take effect. `ignore_end` goes on past the model's end
     marks, up to `max_tokens`: for measuring. With `alternatives`, every token comes with a `TokenDrawn` that shows so
     many of the likeliest tokens before and after the samplers. With `receipt`, `Finished` brings the answer's receipt.
+    More beams than one search for the likeliest text.
     """
 
     messages: tuple[Message, ...] = ()
@@ -110,6 +112,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     alternatives: int = 0
     receipt: bool = False
     sampling: SamplingParams = SamplingParams()
+    beams: BeamParams = BeamParams()
 
 
 # --- commands ---------------------------------------------------------------------------------------------------

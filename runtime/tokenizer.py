@@ -85,8 +85,8 @@ class Tokenizer(Protocol):
     def tokenize(self, text: str, *, special: bool = False, add_bos: bool = False) -> list[int]:
         """Returns ids; with `special`, control tokens written in the text are recognised. No end mark is added."""
 
-    def tokenize_whole(self, text: str) -> list[int]:
-        """Returns a plain text's ids with every mark that the model wants around one."""
+    def tokenize_whole(self, text: str, *, special: bool = False) -> list[int]:
+        """Returns a text's ids with every mark that the model wants around one; see `tokenize`."""
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
         """Returns the bytes that ids spell, without a space that `tokenize` put before them."""
@@ -227,9 +227,9 @@ class FolderTokenizer:
         start = [self.bos_id] if add_bos and self.adds_bos and self.bos_id is not None else []
         return start + self._tokenize(whole_characters(text), special=special, follows=follows)
 
-    def tokenize_whole(self, text: str) -> list[int]:
+    def tokenize_whole(self, text: str, *, special: bool = False) -> list[int]:
         before, behind = self._marks
-        return before + self.tokenize(text) + behind
+        return before + self.tokenize(text, special=special) + behind
 
     def _tokenize(self, text: str, *, special: bool, follows: bool) -> list[int]:
         inner = self._following if follows else self._inner

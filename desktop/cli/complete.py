@@ -11,9 +11,11 @@ from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, Option, UsageProblem
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
-from desktop.cli.options import alternatives_wanted, answer_options, model_argument
+from desktop.cli.options import alternatives_wanted, answer_options, given, model_argument, setting_options
 from desktop.cli.receipts import receipt_option, with_receipts
+from runtime.beams import BeamParams
 from runtime.protocol import GenerationRequest
+from runtime.settings import layered
 from runtime.text import _
 
 
@@ -35,6 +37,7 @@ def command() -> click.Command:
             model_argument(),
             Option("-p", "--prompt", metavar="TEXT", required=True, help=_("The text; “-” reads it from the input.")),
             receipt_option(),
+            *setting_options(BeamParams),
             *answer_options(),
         ],
     )  # fmt: skip
@@ -52,7 +55,8 @@ def complete(
     what = wanted(model, flags)
     view = with_receipts(JsonView() if as_json else TextView(verbose=verbose), receipt)
     request = GenerationRequest(
-        prompt=text, sampling=what.sampling, alternatives=shown, receipt=receipt is not None
+        prompt=text, sampling=what.sampling, alternatives=shown, receipt=receipt is not None,
+        beams=layered(BeamParams, given(BeamParams, flags)),
     )
     with opened(what) as held:
         view.loaded(held.info)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from runtime import chat_formats, devices, draft_file, gguf_header, lora_files, memory, runnable
 from runtime.answering import Answer, receipt_of, written
+from runtime.beams import NoBeamSearch
 from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
 from runtime.evaluation import Stopped
 from runtime.known_answers import KnownAnswers
@@ -19,7 +20,7 @@ from runtime.llama.cache import TokenCache
 from runtime.llama.draw import ContextDraw
 from runtime.llama.model import LlamaModel, mappable
 from runtime.llama.sampler import SamplerChain
-from runtime.llama.source import SourceCache, SourcePrompts
+from runtime.llama.source import SourceCache
 from runtime.llama.steps import steps_for
 from runtime.logits import InvalidNumbers
 from runtime.messages import Message
@@ -39,6 +40,7 @@ from runtime.protocol import (
 from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
 from runtime.receipt import Receipt, deciding
 from runtime.seed import used_seed
+from runtime.source import SourcePrompts
 from runtime.source_errors import NoScoreWithoutSource
 from runtime.text import _
 
@@ -98,7 +100,7 @@ class LlamaEngine:
         self._steps = steps_for(self._model, self._cache, params, self._draft)
         self._known = KnownAnswers()
         self._prompts = (
-            SourcePrompts(self._model) if self._model.reads_source else _prompts_of(self._model, self._known)
+            _source_prompts(self._model) if self._model.reads_source else _prompts_of(self._model, self._known)
         )
         self._constraints: Constraints | None = None
         self._model.notes.extend([*clamped, *notes])
@@ -115,6 +117,8 @@ class LlamaEngine:
         return self._info
 
     def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
+        if request.beams.beams > 1:
+            raise NoBeamSearch
         self._model.watch(stop)
         if self._draft is not None:
             self._draft.watch(stop)
@@ -264,6 +268,10 @@ def _part_of(listener: LoadListener | None, start: float, share: float) -> LoadL
 def _prompts_of(model: LlamaModel, known: KnownAnswers) -> PromptBuilder:
     templates = {name: model.template(name) for name in model.template_names()}
     return PromptBuilder(model.vocabulary, known, templates=templates, context_length=model.context_length)
+
+
+def _source_prompts(model: LlamaModel) -> SourcePrompts:
+    return SourcePrompts(model.vocabulary, context_length=model.context_length, start=(model.start_token,))
 
 
 def _load_draft(

@@ -1,6 +1,6 @@
-"""Models that read a source text whole and then write a target, such as T5: their prompts, and what they have read.
+"""What models that read a source text whole and then write a target, such as T5, have read.
 
-A prompt is the source and the token that begins every target. The encoder's output lies in the context, beside the
+The encoder's output lies in the context, beside the
 cache of the target, and serves as long as the source stays the same.
 """
 
@@ -13,51 +13,10 @@ from runtime.llama import library as llama_library
 from runtime.llama.batch import Batch
 from runtime.llama.cache import EvaluationFailed, TokenCache
 from runtime.llama.model import LlamaModel
-from runtime.messages import Message
-from runtime.params import SamplingParams
-from runtime.prompt import Prompt
-from runtime.protocol import GenerationRequest
 from runtime.schedule import Schedule
-from runtime.source_errors import HoldsNoConversation, NoSource, SourceTooLong
 from runtime.text import _
 
 _ABORTED = 2  # llama_encode: the abort callback said stop
-
-
-class SourcePrompts:
-    """Builds the prompts of one model, as `PromptBuilder` does for others. Safe to use from several threads."""
-
-    def __init__(self, model: LlamaModel) -> None:
-        self._vocabulary = model.vocabulary
-        self._context_length = model.context_length
-        self._start = model.start_token
-
-    def build(self, request: GenerationRequest) -> Prompt:
-        """Returns the source's ids with the marks that the file wants, and the token that begins the target.
-
-        Control tokens may be written out in the source: T5's sentinels are. Raises `HoldsNoConversation`, `NoSource`,
-        `SourceTooLong` and `UnknownToken`.
-        """
-        if request.messages:
-            raise HoldsNoConversation
-        source = self._vocabulary.checked(request.prompt_ids) or self._source(request.prompt or "")
-        if len(source) > self._context_length:
-            raise SourceTooLong(len(source), self._context_length)
-        return Prompt([*source, self._start], source=len(source))
-
-    def count(self, messages: tuple[Message, ...], sampling: SamplingParams) -> int:
-        """Raises `HoldsNoConversation`."""
-        raise HoldsNoConversation
-
-    def close(self) -> None:
-        """Frees nothing: no template is ever rendered."""
-
-    def _source(self, text: str) -> list[int]:
-        if not text.strip():
-            raise NoSource
-        ids = self._vocabulary.tokenize_whole(text, special=True)
-        is_marked_twice = self._vocabulary.has_end_mark and ids[-2:-1] == ids[-1:]
-        return ids[:-1] if is_marked_twice else ids
 
 
 class SourceCache(TokenCache):

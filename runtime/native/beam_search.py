@@ -11,30 +11,14 @@ Log-probabilities are negative: a penalty above 0 favours long texts, below 0 sh
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import msgspec
 import torch
 from torch import Tensor
 
+from runtime.beams import BeamParams
 from runtime.engine import StopFlag
 from runtime.logits import require_numbers
-
-EarlyStopping = Literal["true", "false", "never"]
-
-
-class BeamParams(msgspec.Struct, frozen=True, kw_only=True):
-    """How a beam search runs.
-
-    `early_stopping`, once `beams` texts are finished: "true" stops; "false" stops where the best running text, were it
-    finished now, is no better than the worst finished one; "never" stops only where no running text can become better.
-    """
-
-    beams: int = 4
-    n_best: int = 1
-    max_tokens: int = 256
-    length_penalty: float = 1.0
-    early_stopping: EarlyStopping = "false"
 
 
 class Hypothesis(NamedTuple):
@@ -59,16 +43,18 @@ class Beams(Protocol):
 
 
 def beam_search(
-    first: Tensor, model: Beams, *, params: BeamParams, ends: Collection[int], stop: StopFlag | None = None
+    first: Tensor, model: Beams, *, params: BeamParams, ends: Collection[int], given: int = 0,
+    stop: StopFlag | None = None,
 ) -> list[Hypothesis]:
     """Returns the `n_best` best texts, the best first; `first` are the logits (V,) behind the prompt.
 
+    `given` tokens of the text were not chosen and stand before it: they count in its length only.
     Where `max_tokens` is reached or `stop` is set, running texts count as they are. With one beam it is a greedy
     search. Raises `InvalidNumbers` where logits are no numbers, and `ValueError` for less than one beam or token.
     """
     if min(params.beams, params.n_best, params.max_tokens) < 1:
         raise ValueError("a beam search has at least one beam, one result and one token")
-    search = _Search(params, frozenset(ends))
+    search = _Search(params, frozenset(ends), given)
     search.advance(first[None])
     while not search.done and not (stop is not None and stop.is_set()):
         model.reorder(search.parents)
@@ -87,8 +73,9 @@ class _Running(NamedTuple):
 class _Search:
     """The running and the finished texts, both the best first."""
 
-    def __init__(self, params: BeamParams, ends: frozenset[int]) -> None:
+    def __init__(self, params: BeamParams, ends: frozenset[int], given: int) -> None:
         self._params = params
+        self._given = given
         self._ends = ends
         self._running = [_Running((), 0.0, 0)]
         self._finished: list[Hypothesis] = []
@@ -139,7 +126,7 @@ class _Search:
         del self._finished[max(self._params.beams, self._params.n_best) :]
 
     def _score(self, log_probability: float, length: int) -> float:
-        return float(log_probability / length**self._params.length_penalty)
+        return float(log_probability / (length + self._given) ** self._params.length_penalty)
 
     @property
     def _length(self) -> int:

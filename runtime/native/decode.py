@@ -16,6 +16,7 @@ from torch import Tensor
 from runtime.engine import StopFlag
 from runtime.evaluation import LAST, Stopped, common_prefix
 from runtime.native.candidates import Scores
+from runtime.native.kv_cache import KVCache
 from runtime.native.model import NativeModel
 from runtime.native.stopping import stoppable
 from runtime.schedule import LEAST_SHIFT, EvaluationLog, Schedule
@@ -35,6 +36,7 @@ class TokenCache:
         self._kv = model.new_cache()
         self._log = EvaluationLog()
         self._stop = StopFlag()
+        self._encoded: Tensor | None = None  # (1, S, C): what an encoder made of a source, until it has been looked at
         self._scores: Scores = np.zeros((0, model.vocabulary.size), np.float32)  # (T, V) of what was read last
 
     @property
@@ -58,10 +60,30 @@ class TokenCache:
         scores: Scores = self._scores[row]
         return scores
 
+    @property
+    def kv(self) -> KVCache:
+        """The keys and values."""
+        return self._kv
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Reads one more token (B,) of each of the texts that the keys and values were copied for.
+
+        Returns the scores (B, V). `leave_beams` makes one text of them again.
+        """
+        with torch.inference_mode():
+            logits = self._forward(ids[:, None].to(self._kv.device), last_only=True)
+        self._kv.advance(1)
+        return logits[:, 0, : self._model.vocabulary.size].cpu()
+
+    def leave_beams(self, length: int) -> None:
+        """Goes back to the one text of `length` tokens that was there before the keys and values were copied."""
+        self._kv.reorder(torch.zeros(1, dtype=torch.long))
+        self._kv.truncate(length)
+
     def mark(self) -> int:
         return len(self._log)
 
-    def schedules(self, mark: int) -> tuple[Schedule, Schedule]:
+    def schedules(self, mark: int) -> tuple[Schedule, Schedule] | None:
         return self._log.schedule(0, mark), self._log.schedule(mark)
 
     def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
@@ -149,16 +171,21 @@ class TokenCache:
         model, kv = self._model, self._kv
         with torch.inference_mode():
             given = torch.tensor([ids], device=kv.device)
-            logits: Tensor = model.transformer(given, cache=kv, last_only=last_only)
+            logits = self._forward(given, last_only=last_only)
             self._scores = logits[0, :, : model.vocabulary.size].cpu().numpy()
         kv.advance(len(ids), ids)
+
+    def _forward(self, ids: Tensor, *, last_only: bool) -> Tensor:
+        """Returns the scores (B, T or 1, V) behind ids (B, T), which follow what is in the cache."""
+        logits: Tensor = self._model.transformer(ids, cache=self._kv, encoded=self._encoded, last_only=last_only)
+        return logits
 
     def _read_long(self, ids: Sequence[int], *, last_only: bool = True) -> None:
         """Does what `_read` does, and ends it in the middle where the stop flag is set. Raises `Stopped`."""
         if self._stop.is_set():
             raise Stopped
         model = self._model
-        with stoppable(model.transformer, self._stop), _threads(model.prompt_threads, model.threads):
+        with stoppable(model.transformer, self._stop), threads(model.prompt_threads, model.threads):
             self._read(ids, last_only=last_only)
 
     def _read_again(self, ids: Sequence[int], first: int) -> None:
@@ -185,7 +212,8 @@ class TokenCache:
 
 
 @contextmanager
-def _threads(now: int, usually: int) -> Iterator[None]:
+def threads(now: int, usually: int) -> Iterator[None]:
+    """Meanwhile torch computes with another number of threads."""
     if now != usually:
         torch.set_num_threads(now)
     try:

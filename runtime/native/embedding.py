@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from runtime import gguf_header
+from runtime.config import ModelForm
 from runtime.engine import LoadListener, StopFlag
 from runtime.evaluation import Stopped
 from runtime.memory import DEFAULT_CONTEXT
@@ -24,6 +25,7 @@ from runtime.sentence_files import SentenceFiles, read_sentence_files
 from runtime.vectors import Vector, checked, normalized, token_lists
 
 _GGUF_POOLINGS: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}
+_FORMS: tuple[ModelForm, ...] = ("encoder", "decoder", "encoder-decoder")
 _TOGETHER = 4096  # tokens with their padding that are read side by side
 
 
@@ -34,8 +36,7 @@ class NativeEmbedder:
         self, path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
     ) -> None:
         """Raises `UserError` where the files or the machine do not allow it."""
-        forms = ("encoder", "decoder", "encoder-decoder")
-        self._model = NativeModel(path, params, forms=forms, listener=listener, stop=stop)
+        self._model = NativeModel(path, params, forms=_FORMS, listener=listener, stop=stop)
         self._asked = params.context_length
 
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:

@@ -17,20 +17,22 @@ import torch
 
 from runtime import chat_formats, scoring
 from runtime.answering import Answer, receipt_of, written
+from runtime.config import ModelForm
 from runtime.constraint import Matchers
 from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
-from runtime.evaluation import Stopped
+from runtime.evaluation import Draw, Stopped
 from runtime.known_answers import KnownAnswers
 from runtime.logits import InvalidNumbers
 from runtime.messages import Message
 from runtime.model_errors import clean_name
-from runtime.native import embedding
+from runtime.native import beams, embedding
 from runtime.native.decode import TokenCache
 from runtime.native.draw import CacheDraw
 from runtime.native.dry import Breakers, breakers_of
 from runtime.native.model import NativeModel
 from runtime.native.reader import CacheReader
 from runtime.native.sampling import TokenSampler
+from runtime.native.source import SourceCache
 from runtime.native.steps import steps_for
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path, spelled_path
@@ -46,6 +48,9 @@ from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress
 from runtime.receipt import Receipt, deciding
 from runtime.replay import Replay, require_same
 from runtime.seed import used_seed
+from runtime.source import SourcePrompts
+from runtime.source_errors import NoScoreWithoutSource
+from runtime.speculation import Steps
 from runtime.token_ids import UnknownToken
 
 if TYPE_CHECKING:
@@ -53,6 +58,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from runtime.constraint import Matcher
+
+_FORMS: tuple[ModelForm, ...] = ("decoder", "encoder-decoder")
 
 
 class NativeEngine:
@@ -63,14 +70,11 @@ class NativeEngine:
     ) -> None:
         """Raises `UserError` where the files or the machine do not allow it."""
         started = time.monotonic()
-        self._model = NativeModel(path, params, listener=listener, stop=stop)
-        self._cache = TokenCache(self._model)
+        self._model = NativeModel(path, params, forms=_FORMS, listener=listener, stop=stop)
+        self._cache = SourceCache(self._model) if self._model.reads_source else TokenCache(self._model)
         self._steps = steps_for(self._model, self._cache)
         self._known = KnownAnswers()
-        self._prompts = PromptBuilder(
-            self._model.vocabulary, self._known, templates=self._model.templates,
-            context_length=self._model.context_length,
-        )  # fmt: skip
+        self._prompts = _prompts_of(self._model, self._known)
         self._matchers: Matchers | None = None
         self._breakers: tuple[tuple[str, ...], Breakers] = ((), {})
         self._deciding = deciding(self._model.params.replace(threads=self._model.threads))
@@ -88,10 +92,10 @@ class NativeEngine:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)
         seed = used_seed(request.sampling)
         constrain = self._constraint(request.sampling, written(request), prompt.continued)
-        draw = self._draw(request.sampling, seed, constrain, request.alternatives)
+        draw, steps = self._ways(request, prompt, seed, constrain, stop)
         answer = Answer(
             request, prompt, vocabulary=self._model.vocabulary, context_length=self._model.context_length,
-            cache=self._cache, steps=self._steps, draw=draw, seed=seed, is_held=constrain is not None,
+            cache=self._cache, steps=steps, draw=draw, seed=seed, is_held=constrain is not None,
             receipt=self._receipt(request, prompt),
         )  # fmt: skip
         try:
@@ -103,6 +107,16 @@ class NativeEngine:
             raise
         finally:
             answer.close()
+
+    def _ways(
+        self, request: GenerationRequest, prompt: Prompt, seed: int, constrain: Callable[[], Matcher] | None,
+        stop: StopFlag,
+    ) -> tuple[Draw, Steps]:  # fmt: skip
+        """Returns how an answer's tokens are chosen and evaluated. Raises `BeamsAreFree`."""
+        if request.beams.beams == 1:
+            return self._draw(request.sampling, seed, constrain, request.alternatives), self._steps
+        whole = beams.answer_of(request, prompt, self._model, self._cache, stop)
+        return whole, whole
 
     def _require_known(self, ids: Sequence[int]) -> None:
         """Raises `UnknownToken` for a token that the tokenizer has and the model's embedding lacks."""
@@ -139,7 +153,7 @@ class NativeEngine:
         return partial(self._matchers.make, sampling, written=written, ids=ids)
 
     def _receipt(self, request: GenerationRequest, prompt: Prompt) -> Callable[..., Receipt] | None:
-        if not request.receipt:
+        if not request.receipt or request.beams.beams > 1:  # a replay draws one token after the other
             return None
         return receipt_of(request, prompt, self._info, self._deciding, model=self._model.path)
 
@@ -173,6 +187,7 @@ class NativeEngine:
         return self._prompts.count(messages, sampling)
 
     def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
+        self._require_no_source()
         self._cache.watch(stop)
         reader, vocabulary = CacheReader(self._cache), self._model.vocabulary
         try:
@@ -183,10 +198,16 @@ class NativeEngine:
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
         return embedding.embed(self._model, request, stop, limit=self._model.context_length)
 
+    def _require_no_source(self) -> None:
+        """Raises `NoScoreWithoutSource` for an encoder-decoder."""
+        if self._model.reads_source:
+            raise NoScoreWithoutSource
+
     def begin_marks(self) -> list[int]:
         return self._model.vocabulary.tokenize("", add_bos=True)
 
     def logits(self, ids: Sequence[int], stop: StopFlag, *, first: int, at_most: int) -> Iterator[NDArray[np.float32]]:
+        self._require_no_source()
         self._cache.watch(stop)
         try:
             for _read, rows in CacheReader(self._cache).rows(ids, first, at_most=at_most):
@@ -200,6 +221,14 @@ class NativeEngine:
         self._model.close()
         del self._cache, self._steps
         gc.collect()  # modules refer to each other in circles
+
+
+def _prompts_of(model: NativeModel, known: KnownAnswers) -> PromptBuilder | SourcePrompts:
+    if model.reads_source:
+        return SourcePrompts(model.vocabulary, context_length=model.context_length, start=model.target_start)
+    return PromptBuilder(
+        model.vocabulary, known, templates=model.templates, context_length=model.context_length
+    )  # fmt: skip
 
 
 def _info_of(model: NativeModel, *, speculates: bool, load_seconds: float) -> EngineInfo:
@@ -222,6 +251,7 @@ def _info_of(model: NativeModel, *, speculates: bool, load_seconds: float) -> En
         flash_attention=not config.attention_softcap,
         threads=model.threads,
         devices=(model.device,),
+        reads_source=model.reads_source,
         has_template=bool(model.templates),
         templates=tuple(map(clean_name, model.templates)),
         template_guess="" if model.templates else chat_formats.guess(model.vocabulary.is_token),

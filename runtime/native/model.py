@@ -5,7 +5,7 @@ Knows nothing about chats, sampling or the tokens that were read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from runtime.native import settings
 from runtime.native.kv_cache import KVCache, cache_bytes
 from runtime.native.load import load_model
 from runtime.params import LoadParams
+from runtime.source import gguf_target_start, target_start
 from runtime.text import _
 from runtime.tokenizer import FolderTokenizer
 
@@ -37,7 +38,7 @@ class NativeModel:
     """
 
     def __init__(
-        self, path: Path, params: LoadParams, *, forms: Collection[ModelForm] = ("decoder",),
+        self, path: Path, params: LoadParams, *, forms: tuple[ModelForm, ...] = ("decoder",),
         listener: LoadListener | None = None, stop: StopFlag | None = None,
     ) -> None:  # fmt: skip
         """`forms` are those that the caller can use. Raises `UnsupportedModel`, and what opening and loading raise."""
@@ -52,6 +53,7 @@ class NativeModel:
             self.params = settings.workable(params, config, self.notes)
             self.device = settings.device_of(self.params, self.notes)
             self.vocabulary, self.templates = _tokenizer_of(checkpoint, config)
+            self.target_start = _target_start(checkpoint)
             try:
                 self._use_threads(self.params)
                 self.transformer = load_model(
@@ -70,6 +72,11 @@ class NativeModel:
         self.threads = params.threads or devices.usable_cores()
         self.prompt_threads = params.prompt_threads or self.threads
         torch.set_num_threads(self.threads)
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether it turns a source text into a target."""
+        return self.config.form == "encoder-decoder"
 
     def new_cache(self) -> KVCache:
         """Returns an empty cache of the types that were chosen."""
@@ -121,11 +128,15 @@ def _tokenizer_of(checkpoint: Checkpoint, config: ModelConfig) -> tuple[Vocabula
     return folder, folder.templates
 
 
-def _require_form(config: ModelConfig, forms: Collection[ModelForm], path: Path) -> None:
-    if config.form in forms:
-        return
-    if config.form == "encoder":
+def _target_start(checkpoint: Checkpoint) -> tuple[int, ...]:
+    """Returns the tokens with which an encoder-decoder begins to write."""
+    if checkpoint.kind == "gguf":
+        return gguf_target_start(checkpoint.metadata)
+    return target_start(checkpoint.config, checkpoint.generation_config)
+
+
+def _require_form(config: ModelConfig, forms: tuple[ModelForm, ...], path: Path) -> None:
+    if config.form not in forms:
         what = _("It makes vectors out of texts (“{architecture}”) and writes none.")
         hint = _("“quern embed” makes vectors with it. To write text, choose another model.")
         raise UnsupportedModel(path, what.format(architecture=config.family), hint)
-    raise UnsupportedModel(path, _("This version's own engine does not turn a source into a target."))

@@ -59,3 +59,22 @@ def test_an_encoder_is_refused_with_the_command_that_runs_it(run: Run, tmp_path:
         result = run(command, bert, "-p", "hi")
         assert (result.code, result.out) == (2, "")
         assert "quern embed" in result.err
+
+
+def test_our_own_engine_turns_the_source_too_and_searches_with_beams(run: Run, t5: Path):
+    arguments = ("complete", str(t5), "-p", "translate the miller", "--temperature", "0", "--max-tokens", "8")
+
+    by_llama = run(*arguments)
+    by_us = run(*arguments, "--engine", "native")
+    by_beams = run(*arguments, "--engine", "native", "--beams", "4", "--length-penalty", "2", "--early-stopping", "true")
+
+    assert (by_us.code, by_us.out) == (0, by_llama.out)
+    assert by_beams.code == 0
+    assert by_beams.out.strip()
+
+
+def test_beams_are_refused_by_llama_cpps_engine_in_words(run: Run, t5: Path):
+    result = run("complete", str(t5), "-p", "translate the miller", "--beams", "2")
+
+    assert result.code == 2
+    assert "--engine native" in result.err

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from runtime.beams import BeamParams, EarlyStopping
 from runtime.engine import StopFlag
 from runtime.logits import InvalidNumbers
-from runtime.native.beam_search import BeamParams, EarlyStopping, Hypothesis, beam_search
+from runtime.native.beam_search import Hypothesis, beam_search
 
 END = 0
 
