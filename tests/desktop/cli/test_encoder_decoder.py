@@ -62,11 +62,13 @@ def test_an_encoder_is_refused_with_the_command_that_runs_it(run: Run, tmp_path:
 
 
 def test_our_own_engine_turns_the_source_too_and_searches_with_beams(run: Run, t5: Path):
-    arguments = ("complete", str(t5), "-p", "translate the miller", "--temperature", "0", "--max-tokens", "8")
+    exact = ("--dtype", "f32", "--kv-type-k", "f32", "--kv-type-v", "f32", "--flash-attention", "off")
+    arguments = ("complete", str(t5), "-p", "translate the miller", "--temperature", "0", "--max-tokens", "8", *exact)
+    search = ("--beams", "4", "--length-penalty", "2", "--early-stopping", "true")
 
     by_llama = run(*arguments)
     by_us = run(*arguments, "--engine", "native")
-    by_beams = run(*arguments, "--engine", "native", "--beams", "4", "--length-penalty", "2", "--early-stopping", "true")
+    by_beams = run(*arguments, "--engine", "native", *search)
 
     assert (by_us.code, by_us.out) == (0, by_llama.out)
     assert by_beams.code == 0
