@@ -24,7 +24,10 @@ class Stopped(Exception):
 class Cache(Protocol):
     """The evaluated tokens of one model, with prefix reuse. What evaluates raises `Stopped` where it was stopped."""
 
-    ids: list[int]
+    @property
+    def ids(self) -> list[int]:
+        """The tokens, in their order."""
+        ...
 
     def __len__(self) -> int: ...
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from runtime.engine import StopFlag
 from runtime.errors import UserError
-from runtime.gguf_header import split_parts
 from runtime.model_errors import ModelMissing, ModelUnreadable
+from runtime.model_files import model_files
 from runtime.places import NoHome, UnwritablePlace, atomic_write, places
 from runtime.text import _
 
@@ -48,7 +48,7 @@ class ModelHashes:
     def known(self, model: Path) -> tuple[str, ...]:
         """Returns the hashes of a model's files without reading them; empty where one is not known."""
         known = self._read()
-        found = tuple(_remembered(known, file) for file in split_parts(model))
+        found = tuple(_remembered(known, file) for file in model_files(model))
         return found if all(found) else ()
 
     def of(self, model: Path, *, stop: StopFlag | None = None, progress: Progress | None = None) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ class ModelHashes:
 
         `progress` is called with the fraction read. Raises `ModelMissing`, `ModelUnreadable` and `HashingStopped`.
         """
-        files = split_parts(model)
+        files = model_files(model)
         if known := self.known(model):
             return known
         reading = _Reading(files, StopFlag() if stop is None else stop, progress or (lambda _fraction: None))

@@ -319,6 +319,9 @@ class FolderTokenizer:
         """Whether only the first word of a text gets a space, not those behind marks."""
         return self._following is not self._inner
 
+    def close(self) -> None:
+        """Frees nothing: the tokenizer goes with this object."""
+
     def _read_piece(self, token: int) -> bytes:
         if token in self._added:
             return self._added[token].content.encode()

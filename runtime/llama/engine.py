@@ -39,6 +39,7 @@ from runtime.protocol import (
 )
 from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
 from runtime.receipt import Receipt, deciding
+from runtime.saved_state import StateRefused
 from runtime.seed import used_seed
 from runtime.source import SourcePrompts
 from runtime.source_errors import NoScoreWithoutSource
@@ -248,7 +249,7 @@ class LlamaEngine:
             return StateLoaded(id=0, tokens=0, note=_("A model that reads a source keeps no state of it."))
         try:
             answers = state.load(path, self._model, self._cache)
-        except state.StateRefused as refusal:
+        except StateRefused as refusal:
             return StateLoaded(id=0, tokens=0, note=str(refusal))
         self._known.remember_all(answers)
         return StateLoaded(id=0, tokens=len(self._cache))

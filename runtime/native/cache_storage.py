@@ -9,7 +9,7 @@ Rows are positions, counted from 0 here. Knows no layer, no window and no model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from math import prod
 from typing import Protocol, Self
@@ -56,12 +56,25 @@ class Storage(Protocol):
     @property
     def nbytes(self) -> int: ...
 
+    @property
+    def count(self) -> int:
+        """How many buffers it has."""
+        ...
+
     def write(self, row: int, x: Tensor) -> None:
         """Stores x (B, K, T, D) from a row on."""
         ...
 
     def read(self, start: int, stop: int, scratch: Scratch) -> Tensor:
         """Returns rows (B, K, stop - start, D) in the scratch memory's type: a view, or dequantized in there."""
+        ...
+
+    def contents(self, used: int) -> list[Tensor]:
+        """Returns the buffers (B, K, used, any) with the first `used` rows, as they are stored."""
+        ...
+
+    def restore(self, buffers: Sequence[Tensor]) -> None:
+        """Writes back what `contents` gave. Raises `ValueError` for what it did not give."""
         ...
 
     def moved(self, start: int, stop: int, rows: int) -> Storage:
@@ -90,6 +103,20 @@ class _Buffers:
     @property
     def nbytes(self) -> int:
         return sum(buffer.nbytes for buffer in self._buffers)
+
+    def contents(self, used: int) -> list[Tensor]:
+        return [buffer[:, :, :used] for buffer in self._buffers]
+
+    def restore(self, buffers: Sequence[Tensor]) -> None:
+        for ours, given in zip(self._buffers, buffers, strict=True):
+            place = ours[:, :, : given.shape[2]]
+            if place.shape != given.shape or place.dtype != given.dtype:
+                raise ValueError(f"{tuple(given.shape)} {given.dtype} where {tuple(place.shape)} {place.dtype} belongs")
+            place.copy_(given)
+
+    @property
+    def count(self) -> int:
+        return len(self._buffers)
 
     def shift(self, start: int, stop: int) -> None:
         for buffer in self._buffers:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from runtime.engine import StopFlag
-from runtime.evaluation import LAST, Stopped, common_prefix
+from runtime.evaluation import LAST, CacheRecord, Stopped, common_prefix
 from runtime.native.candidates import Scores
 from runtime.native.kv_cache import KVCache
 from runtime.native.model import NativeModel
@@ -42,6 +42,21 @@ class TokenCache:
     @property
     def ids(self) -> list[int]:
         return self._kv.ids
+
+    @property
+    def kv(self) -> KVCache:
+        """The keys and values."""
+        return self._kv
+
+    def record(self) -> CacheRecord:
+        """Returns what the cache remembers of itself."""
+        return CacheRecord(tuple(self.ids), self._log.schedule())
+
+    def take(self, kv: KVCache, record: CacheRecord) -> None:
+        """Goes on with keys and values that were filled by other means."""
+        self._kv = kv
+        self._log.clear()
+        self._log.repeat(record.schedule)
 
     @property
     def bytes(self) -> int:
@@ -162,6 +177,11 @@ class TokenCache:
 
     def clear(self) -> None:
         self._kv.clear()
+        self._log.clear()
+
+    def close(self) -> None:
+        """Lets its memory go. May be called twice."""
+        self._kv = self._model.new_cache()  # which takes memory only for its first tokens
         self._log.clear()
 
     # --- reading ------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from runtime.known_answers import KnownAnswers
 from runtime.logits import InvalidNumbers
 from runtime.messages import Message
 from runtime.model_errors import clean_name
-from runtime.native import beams, embedding
+from runtime.native import beams, embedding, state
 from runtime.native.decode import TokenCache
 from runtime.native.draw import CacheDraw
 from runtime.native.dry import Breakers, breakers_of
@@ -43,6 +43,8 @@ from runtime.protocol import (
     GenerationEvent,
     GenerationRequest,
     ReplayEvent,
+    StateLoaded,
+    StateSaved,
 )
 from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
 from runtime.receipt import Receipt, deciding
@@ -216,10 +218,26 @@ class NativeEngine:
         finally:
             self._cache.clear()
 
+    def save_state(self, path: Path) -> StateSaved:
+        if not len(self._cache):
+            return StateSaved(id=0, tokens=0)
+        tokens, size = state.save(
+            path, self._model, self._cache, self._known, build=self._info.build, load=self._deciding
+        )
+        return StateSaved(id=0, tokens=tokens, size_bytes=size)
+
+    def load_state(self, path: Path) -> StateLoaded:
+        try:
+            answers = state.load(path, self._model, self._cache, build=self._info.build, load=self._deciding)
+        except state.StateRefused as refusal:
+            return StateLoaded(id=0, tokens=0, note=str(refusal))
+        self._known.remember_all(answers)
+        return StateLoaded(id=0, tokens=len(self._cache))
+
     def close(self) -> None:
         self._prompts.close()
         self._model.close()
-        del self._cache, self._steps
+        self._cache.close()
         gc.collect()  # modules refer to each other in circles
 
 
@@ -253,6 +271,7 @@ def _info_of(model: NativeModel, *, speculates: bool, load_seconds: float) -> En
         devices=(model.device,),
         reads_source=model.reads_source,
         has_template=bool(model.templates),
+        adapters=model.adapters.words,
         templates=tuple(map(clean_name, model.templates)),
         template_guess="" if model.templates else chat_formats.guess(model.vocabulary.is_token),
         memory_bytes=model.weight_bytes + model.cache_bytes,

@@ -86,6 +86,17 @@ class _Layer:
             self._drop_old(length)
             self._resize(length, self._most)
 
+    def contents(self, length: int) -> list[Tensor]:
+        return [buffer for storage in self._stored for buffer in storage.contents(length - self.start)]
+
+    def restore(self, start: int, like: Tensor, buffers: list[Tensor]) -> None:
+        """Fills an empty layer with buffers, which it takes off the list; `like` (B, K, any, D) is its vectors."""
+        self.start = start
+        rows = max(self._capacity, buffers[0].shape[2])
+        self._stored = [room(kind, like, rows) for kind in self._types]
+        for storage in self._stored:
+            storage.restore([buffers.pop(0) for _buffer in range(storage.count)])
+
     def reorder(self, batch: Tensor, length: int) -> None:
         self._stored = [storage.reordered(batch, length - self.start) for storage in self._stored]
 
@@ -128,6 +139,7 @@ class KVCache:
         self.device = torch.device(device)
         self.length = 0  # positions stored
         self.ids: list[int] = []  # the tokens at these positions, where the batch is 1
+        self._n_kv_heads, self._head_dim = config.n_kv_heads, config.head_dim
         self._scratch = Scratch(dtype), Scratch(dtype)
         self._layers = [
             _Layer((k_type, v_type), capacity=max(1, capacity), window=config.window_of(layer), full=full)
@@ -178,6 +190,23 @@ class KVCache:
         for layer in self._layers:
             layer.reorder(rows, self.length)
         self._cross = {at: (k.index_select(0, rows), v.index_select(0, rows)) for at, (k, v) in self._cross.items()}
+
+    def contents(self) -> tuple[list[int], list[Tensor]]:
+        """Returns the first position that each layer keeps, and all buffers, layer by layer, as they are stored."""
+        buffers = [buffer for layer in self._layers for buffer in layer.contents(self.length)]
+        return [layer.start for layer in self._layers], buffers
+
+    def restore(self, ids: Sequence[int], starts: Sequence[int], buffers: Sequence[Tensor]) -> None:
+        """Fills an empty cache with what `contents` gave. Raises `ValueError` for what it cannot have given."""
+        left = list(buffers)
+        like = torch.empty(1, self._n_kv_heads, 0, self._head_dim, dtype=torch.float32, device=self.device)
+        for layer, start in zip(self._layers, starts, strict=True):
+            if not left or left[0].shape[2] != len(ids) - start:
+                raise ValueError("a layer's rows are not those of the tokens")
+            layer.restore(start, like, left)
+        if left:
+            raise ValueError(f"{len(left)} buffers belong to no layer")
+        self.advance(len(ids), ids)
 
     def set_cross(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Keeps the keys and values (B, K, S, D) that a layer makes of the source, until `clear`."""

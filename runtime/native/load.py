@@ -6,7 +6,7 @@ Knows no family and no file format: the family's table says what makes what, the
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,7 @@ from runtime.config import ModelConfig
 from runtime.engine import LoadListener, StopFlag
 from runtime.errors import UserError
 from runtime.model_errors import LoadStopped
+from runtime.native.linear import Slot
 from runtime.native.norm import keep_norms_exact
 from runtime.native.quantized import Quantizer
 from runtime.native.transformer import Transformer
@@ -41,6 +42,18 @@ class Checkpoint(Source, Protocol):
     def rows(self, name: str, start: int, stop: int) -> NDArray[np.float32]: ...
 
     def release(self, name: str) -> None: ...
+
+
+class Adapting(Protocol):
+    """What changes weights while they are loaded."""
+
+    def check(self, slots: Mapping[str, Slot]) -> None:
+        """Looks at the places of all weights before any has its values; may refuse."""
+        ...
+
+    def filled(self, slots: Mapping[str, Slot]) -> None:
+        """Hears of weights that have got their values."""
+        ...
 
 
 class WrongShape(UserError):
@@ -64,26 +77,32 @@ def _size(shape: tuple[int, ...]) -> str:
 
 def load_model(
     checkpoint: Checkpoint, *, dtype: str = "f32", device: str = "cpu", listener: LoadListener | None = None,
-    stop: StopFlag | None = None,
+    stop: StopFlag | None = None, change: Callable[[ModelConfig], ModelConfig] | None = None,
+    adapters: Adapting | None = None,
 ) -> Transformer:  # fmt: skip
     """Returns the model of a checkpoint, ready to read, its weights in `dtype` on `device`.
 
+    `change` may alter its description in what needs no other weights, `adapters` the weights as they come.
     `dtype` is a key of `DTYPES`, or int8 or int4: then matrices are quantized on the way, and all else is bf16.
     Raises `UnknownArchitecture`, `UnusableConfig`, `UnknownRope`, `AdapterOnly`, `MissingTensors`, `LeftoverTensors`,
     `WrongShape`; `LoadStopped` when `stop` is set or the listener says so.
     """
     architecture, config = identify(checkpoint)
     binding = bind(architecture, config, checkpoint)
-    model = empty_model(binding.config, dtype=dtype, device=device)
+    model = empty_model(change(binding.config) if change else binding.config, dtype=dtype, device=device)
     slots = model.slots()
+    if adapters is not None:
+        adapters.check(slots)
     quantizer = Quantizer(model, dtype) if dtype in ("int8", "int4") else None  # type: ignore[arg-type]
     for done, claim in enumerate(binding.claims):
         if (stop is not None and stop.is_set()) or (listener is not None and not listener(done / len(binding.claims))):
             raise LoadStopped(checkpoint.path)
-        filled = [slots.pop(name) for name in claim.ours]
-        _fill(checkpoint, claim, [slot.tensor for slot in filled], binding.config)
+        filled = {name: slots.pop(name) for name in claim.ours}
+        _fill(checkpoint, claim, [slot.tensor for slot in filled.values()], binding.config)
+        if adapters is not None:
+            adapters.filled(filled)
         if quantizer is not None:
-            quantizer.filled(filled)
+            quantizer.filled(filled.values())
     if quantizer is not None:
         quantizer.finish()
     return model

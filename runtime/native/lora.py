@@ -117,12 +117,18 @@ def _is_flipped(form: Form) -> bool:
 
 def merge(model: Transformer, adapter: BoundAdapter, *, scale: float = 1.0) -> None:
     """Adds an adapter to a model's weights for good; the sum is made in f32. Raises `AdapterMismatch`."""
-    slots = _checked_slots(model, adapter)
-    for name, change in adapter.changes.items():
+    slots = model.slots()
+    check_places(slots, adapter)
+    merge_into(slots, adapter, scale=scale)
+
+
+def merge_into(slots: Mapping[str, Slot], adapter: BoundAdapter, *, scale: float = 1.0) -> None:
+    """Does what `merge` does to some of a model's weights, by their names; they have been checked."""
+    for name in slots.keys() & adapter.changes.keys():
         place = slots[name].tensor
-        place.copy_(place.float() + scale * change.whole.to(place.device))
-    for name, tensor in adapter.replaced.items():
-        slots[name].tensor.copy_(tensor)
+        place.copy_(place.float() + scale * adapter.changes[name].whole.to(place.device))
+    for name in slots.keys() & adapter.replaced.keys():
+        slots[name].tensor.copy_(adapter.replaced[name])
 
 
 class SideAdapter:
@@ -132,7 +138,8 @@ class SideAdapter:
     """
 
     def __init__(self, model: Transformer, adapter: BoundAdapter, *, scale: float = 1.0) -> None:
-        slots = _checked_slots(model, adapter)
+        slots = model.slots()
+        check_places(slots, adapter)
         self._former = {slots[name]: slots[name].tensor.clone() for name in adapter.replaced}
         for name, tensor in adapter.replaced.items():
             slots[name].tensor.copy_(tensor)
@@ -163,9 +170,8 @@ def _attach(slot: Slot, change: Change, scale: float) -> RemovableHandle:
     return slot.module.register_forward_hook(hook)
 
 
-def _checked_slots(model: Transformer, adapter: BoundAdapter) -> dict[str, Slot]:
-    """Returns the model's slots, having held every matrix against them."""
-    slots = model.slots()
+def check_places(slots: Mapping[str, Slot], adapter: BoundAdapter) -> None:
+    """Raises `AdapterMismatch` where a matrix does not fit the weights in these places."""
     shapes: dict[str, tuple[int, ...]] = {
         name: (change.left.shape[0], change.right.shape[1]) for name, change in adapter.changes.items()
     }
@@ -173,7 +179,6 @@ def _checked_slots(model: Transformer, adapter: BoundAdapter) -> dict[str, Slot]
     for name, shape in shapes.items():
         if name not in slots or tuple(slots[name].tensor.shape) != shape:
             raise _wrong_size(adapter.path, name)
-    return slots
 
 
 def _wrong_size(path: Path, name: str) -> AdapterMismatch:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,17 +19,18 @@ from runtime.config import ModelConfig, ModelForm
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama.tokenizer import GgufTokenizer
 from runtime.model_errors import UnsupportedModel
+from runtime.model_files import weight_files
 from runtime.native import settings
+from runtime.native.adapters import Adapters
 from runtime.native.kv_cache import KVCache, cache_bytes
-from runtime.native.load import load_model
+from runtime.native.load import DTYPES, load_model
+from runtime.native.stretching import stretched
 from runtime.params import LoadParams
 from runtime.source import gguf_target_start, target_start
 from runtime.text import _
 from runtime.tokenizer import FolderTokenizer
 
 Vocabulary = GgufTokenizer | FolderTokenizer
-
-_WEIGHTS = (".safetensors", ".bin")
 
 
 class NativeModel:
@@ -51,14 +53,18 @@ class NativeModel:
             _require_form(config, forms, self.path)
             self.architecture = architecture.name
             self.params = settings.workable(params, config, self.notes)
+            settings.require_room(self.params, config)
             self.device = settings.device_of(self.params, self.notes)
+            self.adapters = Adapters(self.params.lora, architecture, config, dtype=self.params.dtype)
             self.vocabulary, self.templates = _tokenizer_of(checkpoint, config)
             self.target_start = _target_start(checkpoint)
             try:
                 self._use_threads(self.params)
                 self.transformer = load_model(
-                    checkpoint, dtype=self.params.dtype, device=self.device, listener=listener, stop=stop
-                )
+                    checkpoint, dtype=self.params.dtype, device=self.device, listener=listener, stop=stop,
+                    change=partial(stretched, params=self.params, notes=self.notes), adapters=self.adapters,
+                )  # fmt: skip
+                self.adapters.finish(self.transformer)
                 self.notes.extend(checkpoint.notes)
             except BaseException:
                 self._close_vocabulary()
@@ -83,7 +89,7 @@ class NativeModel:
         return KVCache(
             self.config, capacity=min(self.context_length, 512), k_type=settings.cache_type(self.params.kv_type_k),
             v_type=settings.cache_type(self.params.kv_type_v), device=self.device,
-            dtype=self.transformer.embedding.weight.dtype, full=self.params.swa_full,
+            dtype=DTYPES.get(self.params.dtype, torch.bfloat16), full=self.params.swa_full,
         )  # fmt: skip
 
     @property
@@ -114,7 +120,7 @@ def _size(checkpoint: Checkpoint) -> int:
     """Returns the bytes of the files with weights."""
     if checkpoint.kind == "gguf":
         return gguf_header.read_header(checkpoint.path, arrays=False).file_size
-    return sum(file.stat().st_size for file in checkpoint.path.iterdir() if file.suffix in _WEIGHTS)
+    return sum(file.stat().st_size for file in weight_files(checkpoint.path))
 
 
 def _tokenizer_of(checkpoint: Checkpoint, config: ModelConfig) -> tuple[Vocabulary, Mapping[str, str]]:

@@ -10,25 +10,41 @@ from typing import Any
 
 import torch
 
-from runtime import memory
+from runtime import devices, memory
 from runtime.config import ModelConfig
+from runtime.errors import UserError
 from runtime.memory import DEFAULT_CONTEXT
 from runtime.native.kv_cache import cache_bytes
 from runtime.params import LoadParams
+from runtime.settings import changed
 from runtime.text import _
 
 _LEAST_CONTEXT, _STEP = 512, 256
 _BYTES = {"f32": 4.0, "bf16": 2.0, "f16": 2.0, "int8": 1.0, "int4": 0.7}  # a weight; int4 with its scales and the head
 _OURS = {"q8_0": "int8", "q5_1": "int8", "q5_0": "int8", "q4_1": "int8", "q4_0": "int4", "iq4_nl": "int4"}
 _ALIKE = ("q8_0", "q4_0")  # whose counterparts take as many bits
+_PASSED_OVER = {"mlock", "split_mode", "tensor_split", "main_gpu", "experts_on_cpu"}
 # Processors that multiply bf16 themselves; on others it is an f32 product with more work around it.
 _BF16_FEATURES = frozenset({"AVX512-BF16", "AMX", "SME"})
 
 
+class NoRoomForModel(UserError):
+    """The weights are larger than the memory that is free."""
+
+    code = "no_room_for_model"
+
+    def __init__(self, needed: int, free: int, dtype: str) -> None:
+        super().__init__(
+            _("There is not enough memory for this model."),
+            _("Its weights take about {needed} GB as {dtype}; {free} GB are free.").format(
+                needed=f"{needed / 1e9:.1f}", free=f"{free / 1e9:.1f}", dtype=dtype
+            ),
+            _("Choose a smaller number format or a smaller model, or use llama.cpp with a quantized GGUF file."),
+        )
+
+
 def workable(params: LoadParams, config: ModelConfig, notes: list[str]) -> LoadParams:
     """Returns the settings with everything decided, for a model that has not been loaded; adds sentences to `notes`."""
-    from runtime import devices
-
     device = device_of(params, [])
     quick = device != "cpu" or _BF16_FEATURES & set(devices.processor_features())
     writes = config.form != "encoder"  # vectors are compared with each other, and encoders are small: f32 for them
@@ -38,6 +54,9 @@ def workable(params: LoadParams, config: ModelConfig, notes: list[str]) -> LoadP
         changes[name] = _workable_cache_type(getattr(params, name), dtype, notes)
     if changes["kv_type_v"] in _OURS and params.flash_attention == "off":
         changes["flash_attention"] = "auto"
+    passed_over = sorted(_PASSED_OVER & changed(params).keys())
+    if passed_over:
+        notes.append(_("Settings without effect in this engine: {names}.").format(names=", ".join(passed_over)))
     decided = params.replace(**changes)
     return decided.replace(context_length=_context_length(decided, config, notes))
 
@@ -96,6 +115,15 @@ def weight_bytes(config: ModelConfig, dtype: str) -> int:
         wide = config.n_experts * config.expert_d_ff if config.has_experts(layer) else config.d_ff
         total += attention + matrices * C * wide
     return int(total * _BYTES[dtype])
+
+
+def require_room(params: LoadParams, config: ModelConfig) -> None:
+    """Raises `NoRoomForModel` where the weights cannot fit into this computer's free memory."""
+    if device_of(params, []) != "cpu":
+        return
+    needed, free = weight_bytes(config, params.dtype), memory.free_memory()
+    if needed > free:
+        raise NoRoomForModel(needed, free, params.dtype)
 
 
 def device_of(params: LoadParams, notes: list[str]) -> str:
