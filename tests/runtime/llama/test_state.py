@@ -11,6 +11,7 @@ import pytest
 import engines
 import tiny_gguf
 from engines import chat, collect
+from runtime import saved_state
 from runtime.engine import Engine
 from runtime.errors import UserError
 from runtime.llama import state
@@ -187,7 +188,7 @@ def test_a_full_disk_leaves_the_old_state(
     before = saved.read_bytes()
     engine = engines.load(tiny)
     collect(engine, chat("Hello", max_tokens=2))
-    monkeypatch.setattr(state, "_append", full)
+    monkeypatch.setattr(saved_state, "append_record", full)
     with pytest.raises(UserError) as caught:
         engine.save_state(saved)
     assert "No space left" in caught.value.info.message
