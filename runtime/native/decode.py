@@ -75,11 +75,6 @@ class TokenCache:
         scores: Scores = self._scores[row]
         return scores
 
-    @property
-    def kv(self) -> KVCache:
-        """The keys and values."""
-        return self._kv
-
     def step(self, ids: Tensor) -> Tensor:
         """Reads one more token (B,) of each of the texts that the keys and values were copied for.
 

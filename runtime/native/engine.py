@@ -53,6 +53,7 @@ from runtime.seed import used_seed
 from runtime.source import SourcePrompts
 from runtime.source_errors import NoScoreWithoutSource
 from runtime.speculation import Steps
+from runtime.text import _
 from runtime.token_ids import UnknownToken
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class NativeEngine:
             self._cache.clear()
 
     def save_state(self, path: Path) -> StateSaved:
-        if not len(self._cache):
+        if not len(self._cache) or self._model.reads_source:  # what an encoder has read lies in no state
             return StateSaved(id=0, tokens=0)
         tokens, size = state.save(
             path, self._model, self._cache, self._known, build=self._info.build, load=self._deciding
@@ -227,6 +228,8 @@ class NativeEngine:
         return StateSaved(id=0, tokens=tokens, size_bytes=size)
 
     def load_state(self, path: Path) -> StateLoaded:
+        if self._model.reads_source:
+            return StateLoaded(id=0, tokens=0, note=_("A model that reads a source keeps no state of it."))
         try:
             answers = state.load(path, self._model, self._cache, build=self._info.build, load=self._deciding)
         except state.StateRefused as refusal:
