@@ -5,12 +5,14 @@ Nothing is imported before it is known what is wanted: an engine process holds n
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs what the arguments ask for and returns the exit code."""
+    _fill_closed_streams()
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["engine"]:
         from runtime import worker
@@ -41,6 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     from desktop.cli.guard import guarded
 
     return guarded(lambda: _command_line(words))
+
+
+def _fill_closed_streams() -> None:
+    """Leads closed standard streams nowhere: the next file opened would take their place, and be printed into."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number is this one
 
 
 def _command_line(words: list[str]) -> int:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+_STDIN = 0  # by its number: a program may have been started without the stream
 _ACT = 2  # the exit code for what a person can act on
 _ASKED_FOR = frozenset({"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGQUIT"})  # an end that somebody wanted
 
@@ -68,11 +68,11 @@ def _kept_terminal() -> Iterator[Callable[[], None]]:
     import termios
 
     try:
-        before = termios.tcgetattr(sys.stdin)
-    except (termios.error, ValueError, OSError):  # no terminal
+        before = termios.tcgetattr(_STDIN)
+    except termios.error:  # no terminal
         yield lambda: None
         return
-    yield lambda: termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+    yield lambda: termios.tcsetattr(_STDIN, termios.TCSANOW, before)
 
 
 def _told(number: int) -> int:

@@ -256,6 +256,31 @@ def test_a_program_without_streams_still_runs(tiny: Path):
         assert (done.returncode, done.stdout, done.stderr) == (expected, b"", b"")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the streams")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_as_good_as_empty_ones(tiny: Path, tmp_path: Path, closed: str):
+    run = f'"{sys.executable}" -m desktop "$@" {closed}'
+    for words, expected in ((["chat", str(tiny), "-p", "hi", "--max-tokens", "2"], 0), (["frobnicate"], 2)):
+        done = subprocess.run(["sh", "-c", run, "sh", *words], cwd=ROOT, capture_output=True, check=False)
+        assert done.returncode == expected
+        assert b"Traceback" not in done.stderr
+        assert bool(done.stdout) == (expected == 0 and ">&-" not in closed.replace("2>&-", ""))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the streams")
+def test_nothing_that_is_opened_takes_the_place_of_a_closed_stream(tmp_path: Path):
+    code = (
+        "import os; from desktop.__main__ import main; main(['--version']);"
+        "import subprocess, sys; opened = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT);"
+        "subprocess.run([sys.executable, '-c', 'import os; os.write(2, b\"words\")'], check=True);"
+        "os._exit(opened)"
+    )
+    closed = f'"{sys.executable}" -c "$1" "$2" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", closed, "sh", code, str(tmp_path / "kept")], cwd=ROOT, check=False)
+    assert done.returncode > 2
+    assert (tmp_path / "kept").read_bytes() == b""
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 def test_a_full_disk_is_told_and_exits_with_2():
     done = subprocess.run(
