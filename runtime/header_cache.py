@@ -43,13 +43,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class HeaderCache:
     """Facts by the paths they came from. Read when made, written by `save` with only what was asked for since.
 
-    `pieces` are for the headers that have to be read.
+    Without a path nothing is kept. `pieces` are for the headers that have to be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.pieces = PassedPieces()
         self._path = path
-        self._known = _read(path)
+        self._known = _read(path) if path is not None else {}
         self._used: dict[str, Any] = {}
 
     def get(self, files: Sequence[Path]) -> Facts | None:
@@ -73,7 +73,7 @@ class HeaderCache:
 
     def save(self) -> None:
         """Writes the cache where it changed."""
-        if self._used == self._known:
+        if self._path is None or self._used == self._known:
             return
         # ASCII, so that names that are no UTF-8 survive as escapes.
         data = json.dumps({"stamp": _program_stamp(), "files": self._used}, separators=(",", ":"))

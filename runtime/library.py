@@ -23,7 +23,7 @@ from runtime.folder_reader import FolderReader
 from runtime.header_cache import HeaderCache
 from runtime.model_errors import ModelMissing, ModelUnreadable, UnsupportedModel
 from runtime.model_sources import OTHER_PROGRAMS, System
-from runtime.places import places, shown_path
+from runtime.places import NoHome, places, shown_path
 from runtime.saved_settings import SavedSettings
 from runtime.text import _
 
@@ -33,15 +33,16 @@ _LATEST = ":latest"  # what Ollama understands where a name has no tag
 
 
 class UnknownModel(UserError):
-    """No model has that name. `nearest` are names that look like it."""
+    """No model has that name. `nearest` are names that look like it; `folder` is one that is called so, and empty."""
 
     code = "unknown_model"
 
-    def __init__(self, text: str, nearest: Sequence[str] = ()) -> None:
-        names = ", ".join(nearest)
+    def __init__(self, text: str, nearest: Sequence[str] = (), *, folder: Path | None = None) -> None:
+        found = _("The folder “{folder}” holds no model.").format(folder=shown_path(folder)) if folder else ""
+        similar = _("Similar names: {names}.").format(names=", ".join(nearest)) if nearest else ""
         super().__init__(
             _("There is no model called “{name}”.").format(name=text),
-            _("Similar names: {names}.").format(names=names) if nearest else "",
+            "\n".join(filter(None, (found, similar))),
             _("List the models with `quern models`, or give the path of a GGUF file."),
         )
         self.text = text
@@ -78,7 +79,7 @@ class Library:
         A file that is reached over several ways is the one that was met first; its other names become aliases. Files
         that cannot be run are listed with the reason. Raises nothing for what is wrong with single files.
         """
-        cache = HeaderCache(places().cache / "headers.json")
+        cache = HeaderCache(_cache_file())
         reader = FolderReader()
         found: dict[tuple[object, ...], ModelInfo] = {}
         for model in self._all(reader, cache):
@@ -117,7 +118,8 @@ class Library:
 
     def _roots(self, reader: FolderReader) -> Iterator[tuple[str, Path]]:
         system = System.here()
-        yield "quern", places().models
+        with contextlib.suppress(NoHome):
+            yield "quern", places().models
         for program in OTHER_PROGRAMS:
             for root in program.roots(system):
                 yield program.name, root
@@ -129,8 +131,16 @@ class Library:
             yield "folder", root
 
 
+def _cache_file() -> Path | None:
+    with contextlib.suppress(NoHome):
+        return places().cache / "headers.json"
+    return None
+
+
 def _saved_folders() -> tuple[str, ...]:
-    folders: tuple[str, ...] = SavedSettings.read(places().settings_file).app.get("model_folders", ())
+    folders: tuple[str, ...] = ()
+    with contextlib.suppress(NoHome):
+        folders = SavedSettings.read(places().settings_file).app.get("model_folders", ())
     return folders
 
 
@@ -203,8 +213,10 @@ def resolve(text: str, library: Library | None = None) -> ModelInfo:
             return here
     try:
         return (library or Library()).find(text)
-    except UnknownModel:
-        if _is_path(text) and not exists:
+    except UnknownModel as unknown:
+        if exists:
+            raise UnknownModel(text, unknown.nearest, folder=path.absolute()) from None
+        if _is_path(text):
             raise ModelMissing(path.absolute()) from None
         raise
 

@@ -22,6 +22,7 @@ _REASONS = {
     errno.ENOSPC: N_("the disk is full"),
     errno.EDQUOT: N_("the disk quota is used up"),
     errno.EROFS: N_("the disk is read-only"),
+    errno.ENOENT: N_("there is no such folder"),
     errno.EACCES: N_("Quern has no permission to write there"),
     errno.EPERM: N_("Quern has no permission to write there"),
     errno.ENOTDIR: N_("a file stands where a folder should be"),
@@ -45,6 +46,20 @@ class UnwritablePlace(UserError):
         )
         self.path = path
         self.reason = reason
+
+
+class UnwritableFile(UserError):
+    """A file that a person named for a result, and that cannot be written."""
+
+    code = "unwritable_file"
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            _("“{path}” cannot be written.").format(path=shown_path(path)),
+            _("The reason: {reason}.").format(reason=reason),
+            _("Name another file, or make room or give permission there."),
+        )
+        self.path = path
 
 
 class NoHome(UserError):
@@ -141,6 +156,29 @@ def atomic_write(path: Path, data: bytes) -> None:
         _replace(target, data)
     except OSError as error:
         raise UnwritablePlace(path, write_reason(error)) from error
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Does what `atomic_write` does with a file that a person named: its folder has to be there.
+
+    Raises `UnwritableFile`.
+    """
+    require_replaceable(path)
+    try:
+        _replace(Path(os.path.realpath(path)), data)
+    except OSError as error:
+        raise UnwritableFile(path, write_reason(error)) from error
+
+
+def require_replaceable(path: Path) -> None:
+    """Raises `UnwritableFile` where it is clear beforehand that `replace_file` cannot work, or would do harm."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise UnwritableFile(path, _("there is no such folder"))
+    if target.exists() and not target.is_file():
+        raise UnwritableFile(path, _("it is no ordinary file"))
+    if not os.access(target.parent, os.W_OK):
+        raise UnwritableFile(path, _("Quern has no permission to write there"))
 
 
 def _replace(target: Path, data: bytes) -> None:

@@ -257,4 +257,4 @@ def _allowed(kind: click.ParamType) -> str:  # type: ignore[type-arg]  # generic
 def _name_of(param: click.Parameter) -> str:
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
-    return param.human_readable_name
+    return param.human_readable_name.removesuffix("...")

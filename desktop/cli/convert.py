@@ -176,7 +176,7 @@ def _found(source: str) -> Path:
     from runtime.library import resolve
 
     path = Path(source).expanduser()
-    return path if path.is_dir() else resolve(source).path
+    return path if source and path.is_dir() else resolve(source).path
 
 
 def _pattern(text: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from desktop.cli.answer import AnswerView
 from desktop.cli.commands import Option
 from desktop.cli.interrupt import Interrupts
 from runtime.model_hash import HashingStopped, ModelHashes
-from runtime.places import atomic_write, path_of
+from runtime.places import path_of, replace_file, require_replaceable
 from runtime.protocol import EngineInfo, Finished, GenerationEvent
 from runtime.receipt import Receipt, written
 from runtime.text import _
@@ -43,15 +44,19 @@ class ReceiptView:
         """Shows the answer and writes its receipt. Raises `UserError` where the file cannot be written."""
         finished = self.view.show(events)
         if finished is not None and finished.receipt is not None:
-            atomic_write(self.file, written(identified(finished.receipt)))
+            replace_file(self.file, written(identified(finished.receipt)))
         elif finished is not None:
             output.remark(_("This answer has no receipt: it cannot be made again exactly."))
         return finished
 
 
 def with_receipts(view: AnswerView, file: str | None) -> AnswerView:
-    """Returns the view, made to leave receipts where a file was named for them."""
-    return view if file is None else ReceiptView(view, Path(file).expanduser())
+    """Returns the view, made to leave receipts where a file was named for them. Raises `UnwritableFile`."""
+    if file is None:
+        return view
+    path = Path(os.path.expanduser(file))
+    require_replaceable(path)
+    return ReceiptView(view, path)
 
 
 def identified(receipt: Receipt) -> Receipt:

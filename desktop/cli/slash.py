@@ -19,7 +19,7 @@ from desktop.cli.options import setting_help, shown_value, typed
 from runtime.errors import UserError
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
-from runtime.places import atomic_write
+from runtime.places import replace_file
 from runtime.settings import SettingField, changed, fields_of
 from runtime.text import N_, _, ngettext
 
@@ -121,7 +121,7 @@ class SlashCommands:
             raise CommandProblem(title, "", _("Give the name of a file, such as talk.md."))
         if file.exists() and not self._chat.confirm(_("Replace “{path}”?").format(path=shown_path(file))):
             return
-        atomic_write(file, saved_text(self._chat.dialogue, file.suffix).encode("utf-8", "replace"))
+        replace_file(file, saved_text(self._chat.dialogue, file.suffix).encode("utf-8", "replace"))
         output.remark(_("The conversation was saved to “{path}”.").format(path=shown_path(file.resolve())))
 
     def set(self, argument: str) -> None:

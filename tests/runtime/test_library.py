@@ -562,8 +562,22 @@ def test_a_path_with_nothing_at_it_is_missing(text: str) -> None:
 
 
 def test_a_folder_without_models_is_no_missing_path(tmp_path: Path) -> None:
-    with pytest.raises(UnknownModel):
+    with pytest.raises(UnknownModel) as refused:
         resolve(str(tmp_path))
+    assert refused.value.info.message == f"The folder “{tmp_path}” holds no model."
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folders of the XDG specification")
+def test_an_account_without_a_home_still_has_the_models_of_added_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = model(tmp_path / "llama.gguf")
+    for name in ("QUERN_HOME", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: os.fspath(path))  # an account without an entry
+    assert [found.path for found in Library([tmp_path]).models()] == [path]
+    with pytest.raises(UnknownModel):
+        resolve("nothing")
 
 
 def test_a_folder_stands_for_its_only_model(tmp_path: Path) -> None:

@@ -15,11 +15,14 @@ import pytest
 from runtime import places as places_module
 from runtime.places import (
     NoHome,
+    UnwritableFile,
     UnwritablePlace,
     atomic_write,
     make_folder,
     path_of,
     places,
+    replace_file,
+    require_replaceable,
     set_aside,
     shown_path,
     spelled_path,
@@ -178,3 +181,23 @@ def test_any_file_name_survives_the_way_through_json(name: bytes) -> None:
     spelled = spelled_path(path)
     assert json.loads(json.dumps(spelled, ensure_ascii=False).encode("utf-8")) == spelled
     assert path_of(spelled) == path
+
+
+def test_a_file_that_a_person_names_is_replaced_whole_or_refused_with_the_reason(tmp_path: Path) -> None:
+    replace_file(tmp_path / "r.json", b"old")
+    replace_file(tmp_path / "r.json", b"new")
+    assert (tmp_path / "r.json").read_bytes() == b"new"
+    with pytest.raises(UnwritableFile, match="no such folder"):
+        replace_file(tmp_path / "folder" / "r.json", b"new")
+    assert os.listdir(tmp_path) == ["r.json"]
+    for no_file in (tmp_path, Path(os.devnull)):
+        with pytest.raises(UnwritableFile, match="no ordinary file"):
+            replace_file(no_file, b"new")
+
+
+def test_a_named_file_is_refused_beforehand_where_there_is_no_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    with pytest.raises(UnwritableFile, match="no permission"):
+        require_replaceable(tmp_path / "r.json")

@@ -56,6 +56,11 @@ def test_what_is_wrong_is_said(run: Run, tiny: Path, tmp_path: Path, more: tuple
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_source_without_a_name_is_not_the_current_folder(run: Run, tmp_path: Path):
+    result = run("convert", "", str(tmp_path / "small.gguf"), "--type", "q8_0")
+    assert (result.code, "There is no model called “”" in result.err) == (2, True)
+
+
 def test_a_file_that_is_there_stays_unless_agreed(run: Run, tiny: Path, tmp_path: Path):
     target = tmp_path / "there.gguf"
     target.write_bytes(b"mine")

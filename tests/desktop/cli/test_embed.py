@@ -81,7 +81,7 @@ def test_an_embedding_model_holds_no_conversation(run: Run, bert: str):
     assert "makes vectors" in result.err
 
 
-@pytest.mark.parametrize(("arguments", "said"), [((), "needs TEXT"), (("hi", "--pooling", "sum"), "Allowed: auto,")])
+@pytest.mark.parametrize(("arguments", "said"), [((), "needs TEXT.\n"), (("hi", "--pooling", "sum"), "Allowed: auto,")])
 def test_a_wrong_command_line_is_explained(run: Run, bert: str, arguments: tuple[str, ...], said: str):
     result = run("embed", bert, *arguments)
     assert result.code == 2

@@ -74,6 +74,17 @@ def test_an_answer_without_a_receipt_says_so_and_leaves_no_file(engine: FakeEngi
     assert engine.requests[0].receipt
 
 
+def test_a_receipt_that_cannot_be_written_is_refused_before_the_answer(
+    engine: FakeEngine, tmp_path: Path, run: Run
+) -> None:
+    for file, reason in ((tmp_path / "no" / "r.json", "no such folder"), (tmp_path, "no ordinary file")):
+        for command in ("chat", "complete"):
+            done = run(command, "starter", "-p", "hi", "--receipt", str(file))
+            assert (done.code, done.out, reason in done.err) == (2, "", True)
+    assert engine.requests == []
+    assert not (tmp_path / "no").exists()
+
+
 def test_json_brings_the_receipt_with_the_end_of_the_answer(quantized: Path, tmp_path: Path, run: Run) -> None:
     given = ("-p", "Once", "--max-tokens", "4", "--json", "--receipt", str(tmp_path / "r.json"))
     done = run("complete", str(quantized), *given)
