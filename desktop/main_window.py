@@ -16,6 +16,7 @@ from desktop.actions import make_actions
 from desktop.chat.composing import ComposingArea
 from desktop.chat.drop_veil import DropVeil, dropped_model
 from desktop.chat.empty_state import EmptyState
+from desktop.chat.exchange import ChatExchange
 from desktop.chat.header import Header, ModelStatus
 from desktop.chat.model_picker import ModelPicker
 from desktop.chat.plain_text import one_line
@@ -98,6 +99,7 @@ class MainWindow(QWidget):
         self.empty = EmptyState()
         self.composing = ComposingArea(parts.session, parts.client, parts.items)
         self.veil = DropVeil(self)
+        self.exchange = ChatExchange(parts.store, self)
 
     def _lay_out(self) -> None:
         self._stack = QStackedWidget()
@@ -133,6 +135,9 @@ class MainWindow(QWidget):
             "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
+            "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
+            "export_json": lambda: self.exchange.ask_export(self._parts.session.chat_id, "json"),
+            "import_chats": self.exchange.ask_import,
             "shortcuts": self._show_shortcuts, "quit": self.quit_requested.emit,
         }  # fmt: skip
 
@@ -153,6 +158,11 @@ class MainWindow(QWidget):
         self.sidebar.chat_chosen.connect(self._open_chat)
         self.sidebar.library_requested.connect(lambda: self.pages.turn_to("library"))
         self.sidebar.convert_requested.connect(lambda: self.pages.turn_to("convert"))
+        self.sidebar.export_requested.connect(self.exchange.ask_export)
+        self.sidebar.import_requested.connect(self.exchange.ask_import)
+        self.exchange.failed.connect(self.show_problem)
+        self.exchange.said.connect(self.composing.meter.say)
+        self.exchange.imported.connect(lambda chat_id: self._open_chat(chat_id, None))
         self.pages.turned.connect(self.sidebar.mark_page)
         self.pages.chat_requested.connect(self._chat_with)
         self.sidebar.delete_requested.connect(self._parts.session.delete_chat)

@@ -25,6 +25,8 @@ class ListRow:
     chat_id: str = ""
     message_id: str | None = None
     snippet: str = ""
+    pinned: bool = False
+    folder: str = ""  # of a chat, or of the heading of a folder
 
     @property
     def is_heading(self) -> bool:
@@ -92,16 +94,28 @@ class ChatListModel(QAbstractListModel):
 
 
 def rows_by_day(chats: Sequence[ChatSummary], *, today: dt.date | None = None) -> list[ListRow]:
-    """Returns chats, latest first, under Today, Yesterday, the last week and Earlier."""
-    rows: list[ListRow] = []
+    """Returns what is pinned, then the folders by name, then the rest under Today, Yesterday and so on.
+
+    Within each the order of `chats` stays, which is the latest first.
+    """
+    pinned = [chat for chat in chats if chat.pinned]
+    rows = [ListRow(_("Pinned")), *map(_row, pinned)] if pinned else []
+    filed = [chat for chat in chats if chat.folder and not chat.pinned]
+    for folder in sorted({chat.folder for chat in filed}, key=str.casefold):
+        rows.append(ListRow(one_line(folder), folder=folder))
+        rows += [_row(chat) for chat in filed if chat.folder == folder]
     heading = ""
-    for chat in chats:
+    for chat in (chat for chat in chats if not chat.pinned and not chat.folder):
         wanted = _heading(dt.date.fromtimestamp(chat.updated), today or dt.date.today())
         if wanted != heading:
             heading = wanted
             rows.append(ListRow(heading))
-        rows.append(ListRow(shown_title(chat.title), chat.id))
+        rows.append(_row(chat))
     return rows
+
+
+def _row(chat: ChatSummary) -> ListRow:
+    return ListRow(shown_title(chat.title), chat.id, pinned=chat.pinned, folder=chat.folder)
 
 
 def rows_of_hits(hits: Sequence[SearchHit]) -> list[ListRow]:

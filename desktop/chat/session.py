@@ -86,6 +86,7 @@ class ChatSession(QObject):
     busy_changed = Signal(bool)  # whether this chat is being answered
     prompt_progress = Signal(object)  # protocol.PromptProgress of this chat's answer
     context_trimmed = Signal(int)  # how many messages of this chat no longer fitted into the prompt
+    settings_changed = Signal(object)  # the sampling settings that are this chat's own
     problem = Signal(object)  # ErrorInfo
     answer_ended = Signal(str, object)  # chat's id, MessageState; not when everything ends
 
@@ -288,6 +289,17 @@ class ChatSession(QObject):
             self._store.set_system_prompt(self.chat_id, self._chat.system_prompt)
         self.system_prompt_changed.emit(self._chat.system_prompt)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The sampling settings that are this chat's own."""
+        return dict(self._chat.settings)
+
+    def set_settings(self, settings: dict[str, Any]) -> None:
+        """Keeps the sampling settings that are this chat's own."""
+        self._chat = msgspec.structs.replace(self._chat, settings=settings)
+        if self._stored and not self._loading:
+            self._store.set_settings(self.chat_id, settings)
+
     def set_draft(self, text: str) -> None:
         """Keeps what is typed and not sent; to be called with every change, it is stored after a short rest."""
         if not self._loading and text != self._chat.draft:
@@ -349,6 +361,7 @@ class ChatSession(QObject):
         self.chat_changed.emit(self._chat.id)
         self.title_changed.emit(self._chat.title)
         self.system_prompt_changed.emit(self._chat.system_prompt)
+        self.settings_changed.emit(self.settings)
         self.draft_changed.emit(self._chat.draft)
         self._show_busy()
 

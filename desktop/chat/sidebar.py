@@ -23,6 +23,8 @@ from shiboken6 import isValid
 
 from desktop import icons
 from desktop.chat.chat_list import ChatListModel, ListRow, RowRole, rows_by_day, rows_of_hits
+from desktop.chat.plain_text import one_line
+from desktop.controls.ask_bar import AskBar
 from desktop.controls.buttons import Button, IconButton, SearchField, Words
 from desktop.controls.undo import UndoBar
 from desktop.store.chat_store import ChatStore
@@ -140,6 +142,8 @@ class Sidebar(QWidget):
     chat_chosen = Signal(str, object)  # chat id, message id to show or None
     delete_requested = Signal(str)  # chat id
     rename_requested = Signal(str, str)  # chat id, title
+    export_requested = Signal(str, str)  # chat id, "markdown" or "json"
+    import_requested = Signal()
 
     def __init__(self, store: ChatStore, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -151,6 +155,7 @@ class Sidebar(QWidget):
         self.list.setModel(self.model)
         self.search = SearchField(_("Search chats"))
         self.undo_bar = UndoBar()
+        self.ask = AskBar()
         self._nothing = Words("", tone="quiet")
         self._refresh_later = QTimer(self, singleShot=True, interval=_REFRESH_MS)
         self._search_later = QTimer(self, singleShot=True, interval=_SEARCH_MS)
@@ -172,6 +177,7 @@ class Sidebar(QWidget):
         column.addLayout(top)
         column.addWidget(self.search)
         column.addWidget(self._nothing)
+        column.addWidget(self.ask)
         column.addWidget(self.list, 1)
         column.addWidget(self.undo_bar)
         column.addLayout(self._places())
@@ -276,10 +282,47 @@ class Sidebar(QWidget):
         rename = menu.addAction(icons.icon("edit", theme, colour=theme.quiet), _("Rename"))
         rename.setShortcut(QKeySequence(Qt.Key.Key_F2))
         rename.triggered.connect(lambda: self.list.edit(self.model.index(kept.row())))
+        self._add_places(menu, self.model.row(index))
+        menu.addSeparator()
+        for words, kind in ((_("Export as Markdown…"), "markdown"), (_("Export as JSON…"), "json")):
+            export = menu.addAction(icons.icon("export", theme, colour=theme.quiet), words)
+            export.triggered.connect(
+                lambda _checked=False, kind=kind, id=self.model.row(index).chat_id: self.export_requested.emit(id, kind)
+            )
+        menu.addAction(_("Import chats…")).triggered.connect(self.import_requested)
+        menu.addSeparator()
         delete = menu.addAction(icons.icon("delete", theme, colour=theme.quiet), _("Delete"))
         delete.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         delete.triggered.connect(lambda: self.delete(self.model.index(kept.row())))
         return menu
+
+    def _add_places(self, menu: QMenu, row: ListRow) -> None:
+        """Adds what pins a chat and puts it into a folder."""
+        theme = current_theme()
+        pin = menu.addAction(icons.icon("pin", theme, colour=theme.quiet), _("Unpin") if row.pinned else _("Pin"))
+        pin.triggered.connect(lambda: self._store.pin_chat(row.chat_id, not row.pinned))
+        folders = menu.addMenu(icons.icon("folder", theme, colour=theme.quiet), _("Folder"))
+        for folder in self._folders():
+            entry = folders.addAction(folder)
+            entry.setCheckable(True)
+            entry.setChecked(folder == row.folder)
+            entry.triggered.connect(lambda _on=False, name=folder: self._store.move_chat(row.chat_id, name))
+        if row.folder:
+            folders.addAction(_("No folder")).triggered.connect(lambda: self._store.move_chat(row.chat_id, ""))
+        folders.addAction(_("New folder…")).triggered.connect(lambda: self.ask_folder(row.chat_id))
+
+    def _folders(self) -> list[str]:
+        rows = (self.model.row(self.model.index(number)) for number in range(self.model.rowCount()))
+        return sorted({row.folder for row in rows if row.folder}, key=str.casefold)
+
+    def ask_folder(self, chat_id: str) -> None:
+        """Asks for the name of a folder and puts a chat into it."""
+
+        def move(name: str) -> None:
+            if folder := one_line(name, limit=80):
+                self._store.move_chat(chat_id, folder)
+
+        self.ask.ask(_("Name of the folder:"), _("Move"), move, text="")
 
     def sizeHint(self) -> QSize:
         return QSize(Size.SIDEBAR[1], 600)

@@ -27,12 +27,12 @@ from desktop import icons
 from desktop.background import Background
 from desktop.chat.model_names import shown_name
 from desktop.chat.plain_text import one_line
+from desktop.controls.ask_bar import AskBar
 from desktop.controls.buttons import Button, Choice, SearchField, Words
 from desktop.controls.notice import Notice
 from desktop.controls.undo import UndoBar
 from desktop.library import facts, moving
 from desktop.library.actions_menu import actions_for
-from desktop.library.ask_bar import AskBar
 from desktop.library.details import ModelDetails
 from desktop.library.known_files import KnownFiles
 from desktop.library.model_card import ModelCard

@@ -98,6 +98,10 @@ class ChatStore(QObject):
         operation: Operation[OpenChat | None] = lambda database: database.open_chat(chat_id, reveal=reveal)  # noqa: E731
         (self._read if reveal is None else self._write)(operation, then)
 
+    def whole_chat(self, chat_id: str, then: Callable[[OpenChat | None], None]) -> None:
+        """Loads a chat with every message of every branch, for an export."""
+        self._read(lambda database: database.whole_chat(chat_id), then)
+
     def search(self, text: str, then: Callable[[list[SearchHit] | None], None]) -> None:
         """Finds where all words of `text` occur, in titles and messages."""
         self._read(lambda database: database.search(text), then)
@@ -117,6 +121,22 @@ class ChatStore(QObject):
 
     def restore_chat(self, chat_id: str) -> None:
         self._write(lambda database: database.restore_chat(chat_id), changed=True)
+
+    def pin_chat(self, chat_id: str, pinned: bool) -> None:
+        """Keeps a chat above all others, or lets it go down again."""
+        self._write(lambda database: database.pin_chat(chat_id, pinned), changed=True)
+
+    def move_chat(self, chat_id: str, folder: str) -> None:
+        """Puts a chat into a folder; the empty name takes it out of any."""
+        self._write(lambda database: database.move_chat(chat_id, folder), changed=True)
+
+    def set_settings(self, chat_id: str, settings: dict[str, Any]) -> None:
+        """Keeps the settings that are a chat's own."""
+        self._write(lambda database: database.set_settings(chat_id, settings))
+
+    def import_chat(self, found: OpenChat, then: Callable[[None], None] | None = None) -> None:
+        """Adds a chat from elsewhere with its messages."""
+        self._write(lambda database: database.import_chat(found), then, changed=True)
 
     def set_system_prompt(self, chat_id: str, text: str) -> None:
         self._write(lambda database: database.set_system_prompt(chat_id, text))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -125,9 +126,10 @@ class ChatDatabase:
     def create_chat(self, chat: ChatRecord) -> None:
         """Adds a chat; one that is there already stays as it is."""
         self._change(
-            "INSERT OR IGNORE INTO chats (id, title, created, updated, system_prompt, draft) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO chats (id, title, created, updated, system_prompt, draft, pinned, folder, settings)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             chat.id, clean_text(chat.title), chat.created, chat.updated, clean_text(chat.system_prompt),
-            clean_text(chat.draft),
+            clean_text(chat.draft), chat.pinned, clean_text(chat.folder), _layer(chat.settings),
         )  # fmt: skip
 
     def rename_chat(self, chat_id: str, title: str) -> None:
@@ -143,6 +145,31 @@ class ChatDatabase:
 
     def set_system_prompt(self, chat_id: str, text: str) -> None:
         self._change("UPDATE chats SET system_prompt = ? WHERE id = ?", clean_text(text), chat_id)
+
+    def pin_chat(self, chat_id: str, pinned: bool) -> None:
+        self._change("UPDATE chats SET pinned = ? WHERE id = ?", pinned, chat_id)
+
+    def move_chat(self, chat_id: str, folder: str) -> None:
+        """Puts a chat into a folder; the empty name takes it out of any."""
+        self._change("UPDATE chats SET folder = ? WHERE id = ?", clean_text(folder), chat_id)
+
+    def set_settings(self, chat_id: str, settings: Mapping[str, Any]) -> None:
+        """Keeps the settings that are a chat's own."""
+        self._change("UPDATE chats SET settings = ? WHERE id = ?", _layer(settings), chat_id)
+
+    def whole_chat(self, chat_id: str) -> OpenChat | None:
+        """Returns a chat with every message of every branch."""
+        return reading.whole_chat(self._connection, chat_id)
+
+    def import_chat(self, found: OpenChat) -> None:
+        """Adds a chat with its messages, all or nothing."""
+        with self.transaction():
+            self.create_chat(found.chat)
+            for message in found.messages:
+                self.add_message(message)
+            if found.chat.leaf is not None:
+                self._set_leaf(found.chat.id, found.chat.leaf)
+            self._change("UPDATE chats SET updated = ? WHERE id = ?", found.chat.updated, found.chat.id)
 
     def set_draft(self, chat_id: str, text: str) -> None:
         """Keeps what is typed and not sent; the chat does not move in the list for it."""
@@ -262,6 +289,10 @@ def connect(name: str, *, uri: bool = False) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return connection
+
+
+def _layer(settings: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(dict(settings)).decode() if settings else ""
 
 
 def _json(value: msgspec.Struct | ErrorInfo | None) -> str | None:

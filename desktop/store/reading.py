@@ -22,7 +22,7 @@ MESSAGE_KEYS = "SELECT seq FROM messages INDEXED BY messages_of_chat"
 _CHAT_KEYS = "SELECT seq FROM chats INDEXED BY chats_by_time ORDER BY updated DESC"
 _SHAPE = "SELECT seq, id, parent_id FROM messages WHERE {where} ORDER BY seq"
 _LISTED = """
-    SELECT seq, id, title, updated,
+    SELECT seq, id, title, updated, pinned, folder,
            (SELECT substr(content, 1, 200) FROM messages WHERE messages.id = chats.leaf) AS last
     FROM chats WHERE {where} ORDER BY updated DESC, seq DESC
 """
@@ -81,6 +81,8 @@ def list_chats(connection: sqlite3.Connection) -> list[ChatSummary]:
             title=as_text(row["title"]),
             updated=as_number(row["updated"]),
             snippet=" ".join(as_text(row["last"]).split())[:_SNIPPET],
+            pinned=bool(as_number(row["pinned"])),
+            folder=as_text(row["folder"]),
         )
         for row in rows
     ]
@@ -100,6 +102,9 @@ def read_chat(connection: sqlite3.Connection, chat_id: str) -> ChatRecord | None
         system_prompt=as_text(row["system_prompt"]),
         draft=as_text(row["draft"]),
         leaf=None if row["leaf"] is None else as_text(row["leaf"]),
+        pinned=bool(as_number(row["pinned"])),
+        folder=as_text(row["folder"]),
+        settings=_json(row["settings"], dict) or {},
     )
 
 
@@ -117,6 +122,15 @@ def open_chat(connection: sqlite3.Connection, chat_id: str) -> OpenChat | None:
             counted = msgspec.structs.replace(message, version=versions.index(id) + 1, versions=len(versions))
             messages.append(counted)
     return OpenChat(chat=chat, messages=tuple(messages))
+
+
+def whole_chat(connection: sqlite3.Connection, chat_id: str) -> OpenChat | None:
+    """Returns a chat with every message of every branch, in the order of writing; None where there is none."""
+    chat = read_chat(connection, chat_id)
+    if chat is None:
+        return None
+    found = (read_message(connection, id) for id in tree(connection, chat_id).parent)
+    return OpenChat(chat=chat, messages=tuple(message for message in found if message is not None))
 
 
 def read_message(connection: sqlite3.Connection, id: str) -> MessageRecord | None:

@@ -63,7 +63,10 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One chat without its messages. `leaf` is the last message of the branch that is shown."""
+    """One chat without its messages. `leaf` is the last message of the branch that is shown.
+
+    `settings` are the sampling settings that are its own, plain JSON as a settings file holds them.
+    """
 
     id: str
     title: str = ""
@@ -72,6 +75,9 @@ class ChatRecord(msgspec.Struct, frozen=True, kw_only=True):
     system_prompt: str = ""
     draft: str = ""
     leaf: str | None = None
+    pinned: bool = False
+    folder: str = ""
+    settings: dict[str, Any] = {}
 
 
 class OpenChat(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +94,8 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     updated: float
     snippet: str
+    pinned: bool = False
+    folder: str = ""
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,11 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX journal_of_message ON journal (message_id);
     CREATE INDEX chats_by_time ON chats (updated);
     """,
+    """
+    ALTER TABLE chats ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN settings TEXT NOT NULL DEFAULT '';
+    """,
 )
 
 

@@ -134,6 +134,32 @@ def test_open_chat_is_marked_and_headings_cannot_be_chosen(sidebar: Sidebar) -> 
 
 def test_menu_offers_renaming_and_deleting(sidebar: Sidebar) -> None:
     menu = sidebar.menu_for(index_of(sidebar, "c1"))
-    assert [action.text() for action in menu.actions()] == ["Rename", "Delete"]
+    words = [action.text() for action in menu.actions()]
+    assert (words[0], words[-1]) == ("Rename", "Delete")
+    assert {"Pin", "Folder", "Export as Markdown…", "Export as JSON…"} <= set(words)
     menu.actions()[1].trigger()
     assert sidebar.undo_bar.isVisible()
+
+
+def test_pinned_chats_come_first_and_folders_before_the_days() -> None:
+    at = dt.datetime(2026, 3, 4, 12).timestamp()
+    chats = [
+        ChatSummary(id="1", title="plain", updated=at, snippet=""),
+        ChatSummary(id="2", title="work b", updated=at - 1, snippet="", folder="Work"),
+        ChatSummary(id="3", title="pinned", updated=at - 2, snippet="", folder="Work", pinned=True),
+        ChatSummary(id="4", title="art", updated=at - 3, snippet="", folder="art"),
+    ]
+    rows = rows_by_day(chats, today=dt.date(2026, 3, 4))
+    assert [row.title for row in rows] == ["Pinned", "pinned", "art", "art", "Work", "work b", "Today", "plain"]
+
+
+def test_a_chat_is_pinned_and_filed_from_its_menu(sidebar: Sidebar, store: ChatStore, qtbot: QtBot) -> None:
+    store.create_chat(ChatRecord(id="c", title="Trip", created=now(), updated=now()))
+    qtbot.waitUntil(lambda: sidebar.model.index_of("c").isValid())
+    entries = {action.text(): action for action in sidebar.menu_for(sidebar.model.index_of("c")).actions()}
+    entries["Pin"].trigger()
+    qtbot.waitUntil(lambda: sidebar.model.row(sidebar.model.index_of("c")).pinned)
+    sidebar.ask_folder("c")
+    sidebar.ask.edit.setText("Travel")
+    sidebar.ask.agree.click()
+    qtbot.waitUntil(lambda: sidebar.model.row(sidebar.model.index_of("c")).folder == "Travel")

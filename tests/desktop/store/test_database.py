@@ -350,7 +350,7 @@ def test_a_migration_keeps_a_copy_of_the_file_as_it_was(path: Path) -> None:
     with closing(ChatDatabase(path, migrations=newer)) as database:
         assert database.connection.execute("SELECT colour FROM chats").fetchone()[0] == "none"
         assert shown(database)[0][1] == "older than the change"
-    backup = path.with_name("chats.db.backup-v1")
+    backup = path.with_name(f"chats.db.backup-v{len(MIGRATIONS)}")
     with closing(opened(backup)) as database:
         assert shown(database)[0][1] == "older than the change"
 
