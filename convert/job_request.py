@@ -15,6 +15,8 @@ class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
     recipes: tuple[str, ...]
     agreed: bool = False
     dry_run: bool = False
+    verify: bool = False
+    card: bool = False
     language: str = ""
 
 

@@ -53,7 +53,7 @@ def _events_of(request: ConvertRequest, recipe: str, stop: StopFlag) -> Iterator
         make_folder(target.parent)  # Quern's own folder is there when it is needed
     options = ConvertOptions(
         source=path_of(request.source), target=target, recipe=recipe, agreed=request.agreed,
-        dry_run=request.dry_run,
+        dry_run=request.dry_run, verify=request.verify, card=request.card,
     )  # fmt: skip
     yield from convert(options, stop)
 

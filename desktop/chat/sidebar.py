@@ -282,12 +282,13 @@ class Sidebar(QWidget):
         rename = menu.addAction(icons.icon("edit", theme, colour=theme.quiet), _("Rename"))
         rename.setShortcut(QKeySequence(Qt.Key.Key_F2))
         rename.triggered.connect(lambda: self.list.edit(self.model.index(kept.row())))
-        self._add_places(menu, self.model.row(index))
+        row = self.model.row(index)
+        self._add_places(menu, row)
         menu.addSeparator()
         for words, kind in ((_("Export as Markdown…"), "markdown"), (_("Export as JSON…"), "json")):
             export = menu.addAction(icons.icon("export", theme, colour=theme.quiet), words)
             export.triggered.connect(
-                lambda _checked=False, kind=kind, id=self.model.row(index).chat_id: self.export_requested.emit(id, kind)
+                lambda _checked=False, kind=kind: self.export_requested.emit(row.chat_id, kind)
             )
         menu.addAction(_("Import chats…")).triggered.connect(self.import_requested)
         menu.addSeparator()

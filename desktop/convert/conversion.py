@@ -12,8 +12,6 @@ from desktop.job import Job, JobState
 from runtime.places import spelled_path
 from runtime.text import _, language
 
-_NO_RESULT = ("planned", "done", "failed")
-
 
 class Conversion(QObject):
     """A model on its way to another type."""
@@ -21,13 +19,16 @@ class Conversion(QObject):
     changed = Signal()
     finished = Signal(str)  # path of the new file
 
-    def __init__(self, source: Path, target: Path, recipe: str, *, agreed: bool) -> None:
+    def __init__(
+        self, source: Path, target: Path, recipe: str, *, agreed: bool = False, verify: bool = True, card: bool = True
+    ) -> None:
+        """With `verify` the result is held against its source, with `card` it is measured what was lost."""
         super().__init__()
         self.source, self.target, self.recipe = source, target, recipe
         self.plan: dict[str, Any] = {}
-        self.results: dict[str, dict[str, Any]] = {}  # the last event of each kind that told no progress
+        self.result: dict[str, Any] = {}
         self.job = Job(
-            convert_command(), request_line(source, target, (recipe,), agreed=agreed),
+            convert_command(), request_line(source, target, (recipe,), agreed=agreed, verify=verify, card=card),
             name=_("{name} to {type}").format(name=source.name, type=recipe),
         )  # fmt: skip
         self.job.received.connect(self._receive)
@@ -37,8 +38,8 @@ class Conversion(QObject):
     def _receive(self, event: dict[str, Any]) -> None:
         if event["event"] == "planned":
             self.plan = event
-        elif "total" not in event and event["event"] not in _NO_RESULT:
-            self.results[event["event"]] = {name: value for name, value in event.items() if name != "event"}
+        elif event["event"] == "converted":
+            self.result = event
         self.changed.emit()
 
     def _end(self) -> None:
@@ -47,11 +48,12 @@ class Conversion(QObject):
 
 
 def request_line(
-    source: Path, target: Path, recipes: tuple[str, ...], *, agreed: bool = False, dry_run: bool = False
-) -> bytes:
+    source: Path, target: Path, recipes: tuple[str, ...], *, dry_run: bool = False, agreed: bool = False,
+    verify: bool = False, card: bool = False,
+) -> bytes:  # fmt: skip
     """Returns what a conversion's process reads first."""
     request = ConvertRequest(
         source=spelled_path(source), target=spelled_path(target), recipes=recipes, agreed=agreed, dry_run=dry_run,
-        language=language(),
+        verify=verify, card=card, language=language(),
     )  # fmt: skip
     return first_line(request)

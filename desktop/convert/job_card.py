@@ -15,18 +15,20 @@ from desktop.human import data_size, duration, share
 from desktop.job import JobState
 from desktop.library.quality import QualityCard
 from desktop.theme import Space, current_theme
-from runtime.text import _, sentences
+from runtime.text import N_, _, sentences
 
 _STEPS = 1000
 _TICK_MS = 500
-_PHASES = {"write_progress": "writing", "verify_progress": "checking", "compare_progress": "measuring"}
+_PHASES = {
+    "write_progress": N_("Writing: {percent}"), "verify_progress": N_("Checking: {percent}"),
+    "measure_progress": N_("Measuring what it cost: {percent}"),
+}  # fmt: skip
 
 
 class JobCard(QFrame):
     """Follows one conversion."""
 
     chat_requested = Signal(str)  # path
-    card_wanted = Signal(str)  # path of a new file whose quality card is to be read
     remove_requested = Signal()
 
     def __init__(self, conversion: Conversion, parent: QWidget | None = None) -> None:
@@ -101,11 +103,7 @@ class JobCard(QFrame):
         job = self.conversion.job
         if not job.phase:
             return _("Looking at the source…")
-        phase = _PHASES.get(job.phase, "")
-        words = {
-            "writing": _("Writing: {percent}"), "checking": _("Checking: {percent}"),
-            "measuring": _("Measuring what it cost: {percent}"),
-        }.get(phase, _("Working: {percent}")).format(percent=share(job.fraction))  # fmt: skip
+        words = _(_PHASES.get(job.phase, N_("Working: {percent}"))).format(percent=share(job.fraction))
         left = job.seconds_left
         if left is None:
             return words
@@ -116,11 +114,12 @@ class JobCard(QFrame):
         size = data_size(int(plan.get("size_bytes", 0)))
         before = data_size(int(plan.get("source_bytes", 0)))
         line = _("Written: {size} (the source has {before}), {path}").format(size=size, before=before, path=target)
-        notes = [one_line(str(note), limit=300) for note in plan.get("notes", ())]
+        if self.conversion.result.get("verified"):
+            line = f"{line}\n{_('Checked: every tensor is what it should be, and both engines agree.')}"
+        told = (*plan.get("notes", ()), *self.conversion.result.get("notes", ()))
+        notes = [one_line(str(note), limit=300) for note in told]
         return "\n".join([line, *notes])
 
-    def _finish(self, path: str) -> None:
-        for result in self.conversion.results.values():
-            if self.quality.show_card(result if "kl" in result or "quality" in result else {}):
-                return
-        self.card_wanted.emit(path)
+    def _finish(self, _path: str) -> None:
+        card = self.conversion.result.get("card")
+        self.quality.show_card(card if isinstance(card, dict) else {})

@@ -22,7 +22,6 @@ from PySide6.QtWidgets import (
 )
 
 from desktop import fonts
-from desktop.background import Background
 from desktop.chat.model_names import shown_name
 from desktop.chat.plain_text import one_line
 from desktop.controls.buttons import Button, Choice, Words
@@ -35,6 +34,7 @@ from desktop.convert.types import OFFERED, USUAL
 from desktop.human import data_size
 from desktop.job import Jobs
 from desktop.library import facts
+from desktop.settings.widgets import Switch
 from desktop.theme import Space, current_theme
 from runtime.errors import ErrorInfo
 from runtime.places import shown_path
@@ -59,7 +59,7 @@ class ConvertPage(QWidget):
         super().__init__(parent)
         self.setObjectName("page")
         self._jobs = jobs
-        self._background, self.plans = Background(self), Plans(jobs, self)
+        self.plans = Plans(jobs, self)
         self._models: dict[str, ModelInfo] = {}
         self._wanted, self._asked, self._target_edited = "", "", False
         self.source, self.types, self.table = Choice(), TypeRows(self), QTableView()
@@ -92,6 +92,7 @@ class ConvertPage(QWidget):
         column.addSpacing(Space.SMALL)
         column.addWidget(_label(_("New file"), self.target))
         column.addLayout(self._target_row())
+        column.addLayout(self._checks_row())
         column.addWidget(self.notice)
         column.addSpacing(Space.MEDIUM)
         self._list = QVBoxLayout()
@@ -159,6 +160,24 @@ class ConvertPage(QWidget):
         row.addWidget(self.target, 1)
         row.addWidget(self.choose_target)
         row.addWidget(self.start)
+        return row
+
+    def _checks_row(self) -> QHBoxLayout:
+        """What is done beyond the writing; both take some minutes with large models."""
+        self.verify, self.measure = Switch(), Switch()
+        row = QHBoxLayout()
+        row.setSpacing(Space.SMALL)
+        for switch, words in (
+            (self.verify, _("Check the result against its source")), (self.measure, _("Measure what it cost")),
+        ):  # fmt: skip
+            switch.setChecked(True)
+            switch.setAccessibleName(words)
+            label = Words(words, wrap=False)
+            label.setBuddy(switch)
+            row.addWidget(switch)
+            row.addWidget(label)
+            row.addSpacing(Space.LARGE)
+        row.addStretch(1)
         return row
 
     def _connect(self) -> None:
@@ -291,10 +310,12 @@ class ConvertPage(QWidget):
             return
         self.notice.dismiss(about="convert")
         target = Path(os.path.abspath(os.path.expanduser(text)))
-        conversion = Conversion(Path(self._wanted), target, self.recipe, agreed=agreed)
+        conversion = Conversion(
+            Path(self._wanted), target, self.recipe, agreed=agreed, verify=self.verify.isChecked(),
+            card=self.measure.isChecked(),
+        )  # fmt: skip
         card = JobCard(conversion)
         card.chat_requested.connect(self.chat_requested)
-        card.card_wanted.connect(lambda path: self._read_card(card, path))
         card.remove_requested.connect(lambda: self._remove(card))
         conversion.finished.connect(self.converted)
         conversion.job.ended.connect(lambda: self._look_at_failure(card))
@@ -317,11 +338,6 @@ class ConvertPage(QWidget):
             self.cards.remove(card)
             card.deleteLater()
             self._jobs.remove(card.conversion.job)
-
-    def _read_card(self, card: JobCard, path: str) -> None:
-        from desktop.library.header_facts import card_of
-
-        self._background.run(lambda: card_of(Path(path)), lambda found: card.quality.show_card(found))
 
     def _show_problem(self, error: ErrorInfo) -> None:
         self.notice.show_error(error, tone="caution", about="convert")

@@ -55,14 +55,6 @@ def read(path: Path) -> HeaderFacts:
     )
 
 
-def card_of(path: Path) -> dict[str, Any]:
-    """Returns only the `quern.` keys of a file. Raises what `read_header` raises."""
-    from runtime.gguf_header import read_header
-
-    metadata = read_header(path, arrays=False).metadata
-    return {key: plain(value) for key, value in metadata.items() if key.startswith(_CARD_PREFIX)}
-
-
 def _summary(header: Any) -> Table:
     rows = (
         (_("Name"), header.name),

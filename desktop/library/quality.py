@@ -31,7 +31,7 @@ def flattened(card: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the figures by the last parts of their names: `kl.mean`, `perplexity.candidate`, `tokens`."""
     found: dict[str, Any] = {}
     for name, value in card.items():
-        for prefix in ("quern.", "quality.", "card."):
+        for prefix in ("quern.", "quality_card.", "quality.", "card."):
             name = name.removeprefix(prefix)
         found |= _flat(name, _opened(value))
     return found
@@ -49,7 +49,7 @@ def _opened(value: Any) -> Any:
 def _flat(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {name: value}
-    prefix = f"{name}." if name and name not in ("quality", "card") else ""
+    prefix = f"{name}." if name not in ("", "quality", "card", "quality_card") else ""
     return {key: found for inner, item in value.items() for key, found in _flat(f"{prefix}{inner}", item).items()}
 
 
@@ -117,6 +117,9 @@ class QualityCard(QFrame):
         for widget in (title, self._verdict, self._chart):
             column.addWidget(widget)
         column.addLayout(self._grid)
+        self._worst = Words("", tone="quiet")
+        self._worst.setFont(current_theme().quiet_font)
+        column.addWidget(self._worst)
         self.hide()
 
     def show_card(self, card: Mapping[str, Any]) -> bool:
@@ -134,8 +137,22 @@ class QualityCard(QFrame):
         self._verdict.set_tone(tone_of(float(mean)) if _is_number(mean) else "")
         self._verdict.setVisible(_is_number(mean))
         self._chart.show_figures(figures)
+        self._worst.setText(worst_words(figures.get("worst")))
+        self._worst.setVisible(bool(self._worst.text()))
         self.setVisible(bool(rows))
         return bool(rows)
+
+
+def worst_words(worst: Any) -> str:
+    """Returns the places where the predictions stray most, each in a line with the text that leads there."""
+    lines = [_("Where it strays most:")]
+    for place in worst if isinstance(worst, list) else []:
+        if not isinstance(place, Mapping):
+            continue
+        said = {name: one_line(str(place.get(name, "")), limit=60) for name in ("before", "reference", "candidate")}
+        words = _("…{before} → the original goes on with “{reference}”, this one with “{candidate}”")
+        lines.append(words.format(**said))
+    return "\n".join(lines) if len(lines) > 1 else ""
 
 
 def tone_of(kl: float) -> str:
@@ -162,8 +179,8 @@ def rows_of(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
         (_("Compared on"), _count(figures.get("tokens"), _("{n} tokens"))),
         (_("Bits per weight"), _number(figures.get("bits_per_weight"), "{n}")),
         (_("Size"), data_size(int(figures["size_bytes"])) if _is_number(figures.get("size_bytes")) else ""),
-        (_("Made from"), one_line(str(figures.get("source", "")), limit=200)),
-        (_("Made by"), one_line(str(figures.get("version", "")), limit=80)),
+        (_("Speed"), _speeds(figures)),
+        (_("Compared with"), one_line(str(figures.get("reference", "")), limit=200)),
     ]  # fmt: skip
     return [row for row in rows if row[1]]
 
@@ -173,6 +190,14 @@ def share_of(value: Any) -> str:
     if not _is_number(value):
         return ""
     return share(value) if value in (0, 1) else _("{percent} %").format(percent=f"{value * 100:.1f}")
+
+
+def _speeds(figures: Mapping[str, Any]) -> str:
+    reading, writing = figures.get("prompt_tokens_per_second"), figures.get("generation_tokens_per_second")
+    if not _is_number(reading) or not _is_number(writing):
+        return ""
+    words = _("reads {reading}, writes {writing} tokens per second")
+    return words.format(reading=f"{reading:.0f}", writing=f"{writing:.0f}")
 
 
 def _pair(figures: Mapping[str, Any], before: str, after: str) -> str:

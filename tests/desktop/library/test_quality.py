@@ -17,6 +17,7 @@ _QUALITY = {
 
 @pytest.mark.parametrize("card", [
     _QUALITY, {"quern.quality": json.dumps(_QUALITY)}, {"quality": _QUALITY},
+    {"quern.quality_card": json.dumps({"quality": _QUALITY, "size_bytes": 5}).ljust(900)},
     {"quern.quality.kl.mean": 0.02, "quern.quality.tokens": 2048, "quern.quality.top1_agreement": 0.953},
 ])  # fmt: skip
 def test_figures_are_found_however_they_are_nested(card: dict[str, object]) -> None:
