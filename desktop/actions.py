@@ -23,7 +23,8 @@ class Declared:
 
 ACTIONS = (
     Declared("new_chat", N_("New chat"), ("Ctrl+N",)),
-    Declared("search", N_("Search chats"), ("Ctrl+F",)),
+    Declared("find", N_("Find in this chat"), ("Ctrl+F",)),
+    Declared("search", N_("Search chats"), ("Ctrl+Shift+F",)),
     Declared("sidebar", N_("Show or hide the list of chats"), ("Ctrl+B",)),
     Declared("settings", N_("Show or hide the settings"), ("Ctrl+,",)),
     Declared("system_prompt", N_("Show or hide the system prompt"), ("Ctrl+I",)),

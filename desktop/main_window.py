@@ -17,6 +17,7 @@ from desktop.chat.composing import ComposingArea
 from desktop.chat.drop_veil import DropVeil, dropped_model
 from desktop.chat.empty_state import EmptyState
 from desktop.chat.exchange import ChatExchange
+from desktop.chat.find_in_chat import FindInChat
 from desktop.chat.header import Header, ModelStatus
 from desktop.chat.model_picker import ModelPicker
 from desktop.chat.plain_text import one_line
@@ -96,6 +97,7 @@ class MainWindow(QWidget):
         self.system_prompt = SystemPromptPanel()
         self.notice = Notice()
         self.view = ConversationView(parts.items)
+        self.find_in_chat = FindInChat(self.view, parts.items)
         self.empty = EmptyState()
         self.composing = ComposingArea(parts.session, parts.client, parts.items)
         self.veil = DropVeil(self)
@@ -132,6 +134,7 @@ class MainWindow(QWidget):
     def _handlers(self) -> dict[str, Any]:
         return {
             "new_chat": self.new_chat, "search": self._focus_search, "sidebar": self._toggle_sidebar,
+            "find": self._find,
             "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
@@ -429,6 +432,12 @@ class MainWindow(QWidget):
         self.show_sidebar(True)
         self.sidebar.search.setFocus()
         self.sidebar.search.selectAll()
+
+    def _find(self) -> None:
+        if self.view.isVisible():
+            self.find_in_chat.open()
+        else:
+            self._focus_search()
 
     def focus_composer(self) -> None:
         """Lets typing go where messages are written."""

@@ -92,6 +92,7 @@ class ConversationView(FollowingScrollArea):
         self._model.rowsRemoved.connect(self._removed)
         self._model.dataChanged.connect(self._changed)
         self._model.text_appended.connect(self._grown)
+        self.marks.unfolded.connect(self._pointer.forget_from)
         self._reset()
 
     # what others may ask
@@ -191,7 +192,7 @@ class ConversationView(FollowingScrollArea):
     def _shown(self) -> Shown:
         focused = self._current if self.hasFocus() else -1
         active = frozenset({self._hover_row, focused, len(self._layout.items) - 1})
-        return Shown(self._pointer.selection, self._hovered, self._done, active, focused)
+        return Shown(self._pointer.selection, self._hovered, self._done, active, focused, self.marks.of)
 
     # the mouse
 

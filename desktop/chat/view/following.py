@@ -7,6 +7,7 @@ Knows no model and paints nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
@@ -15,6 +16,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 from desktop.chat.view.formulas import FormulaBook
 from desktop.chat.view.highlight import Highlighter
 from desktop.chat.view.layout import Anchor, ConversationLayout
+from desktop.chat.view.marks import Marks
 from desktop.chat.view.newest_button import NewestButton
 from desktop.chat.view.style import TextStyle
 from desktop.theme import Size, Space, Theme
@@ -36,6 +38,7 @@ class FollowingScrollArea(QAbstractScrollArea):
         self._placing = False
         self._newest = NewestButton(theme, self.viewport())
         self._newest.clicked.connect(self.follow_newest)
+        self.marks = Marks(self, self._layout)
         self._ahead_timer = self._timer(self._look_ahead)
         self._highlighter.ready.connect(self._recolour)
         self._formulas.ready.connect(self._redraw_formulas)
@@ -73,6 +76,30 @@ class FollowingScrollArea(QAbstractScrollArea):
         """Goes to the end and stays there while text arrives."""
         self._follow = True
         self._settle()
+
+    @property
+    def first_visible_row(self) -> int:
+        """The row of the message at the upper edge; 0 in an empty conversation."""
+        return max(self._layout.row_at(self._top()), 0)
+
+    def show_place(self, anchor: Anchor, *, inside: tuple[int, int]) -> None:
+        """Brings the reader to a range of a segment, unless it is in sight; `anchor.offset` says how far below it."""
+        if not self._in_sight(anchor, inside):
+            self._follow, self._anchor = False, anchor
+            self._settle()
+            self._anchor = replace(anchor, offset=anchor.offset + self._y_inside(anchor, inside))
+        self._settle()
+
+    def _in_sight(self, anchor: Anchor, inside: tuple[int, int]) -> bool:
+        item = self._layout.items[anchor.row]
+        y = self._layout.top_of(anchor.row) + item.top_of(anchor.segment) + self._y_inside(anchor, inside)
+        top, bottom = self._top() + 2 * PAD, self._top() + self.viewport().height() - 4 * PAD
+        return item.segments[anchor.segment].laid and top < y < bottom
+
+    def _y_inside(self, anchor: Anchor, inside: tuple[int, int]) -> float:
+        """Returns how far below its segment's top a range stands; 0 where the segment was not laid out."""
+        runs = self._layout.items[anchor.row].segments[anchor.segment].runs
+        return next((rect.y() for run in runs for rect in run.rects(*inside)), 0.0)
 
     def _recolour(self, language: str, text: str) -> None:
         self._layout.recolour(language, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -11,7 +12,7 @@ from desktop import icons
 from desktop.chat.view.item_layout import FOOTER, TOP_PAD
 from desktop.chat.view.layout import ConversationLayout, Place
 from desktop.chat.view.message_model import ItemState
-from desktop.chat.view.segments import Canvas
+from desktop.chat.view.segments import Canvas, Mark
 from desktop.chat.view.selection import Selection
 from desktop.chat.view.targets import (
     ACTION,
@@ -35,6 +36,7 @@ class Shown:
     done: Target | None = None  # just copied: its drawing is a tick for a moment
     active: frozenset[int] = frozenset()  # rows that show their actions
     focused: int = -1  # row with the keyboard's ring
+    marks: Callable[[int], Mapping[int, Sequence[Mark]]] = lambda _row: {}  # what was found in a row, by block
 
 
 def paint_items(painter: QPainter, layout: ConversationLayout, *, top: float, bottom: float, shown: Shown) -> None:
@@ -64,6 +66,7 @@ def _paint_item(canvas: Canvas, layout: ConversationLayout, row: int, shown: Sho
     if item.reasoning is not None:
         pointed = shown.hovered is not None and shown.hovered.row == row and shown.hovered.name.endswith("thought")
         item.reasoning.hovered = pointed
+    canvas.marks = shown.marks(row)
     places = layout.places(row, canvas.clip.top(), canvas.clip.bottom())
     for place in places:
         _paint_segment(canvas, place, shown.selection)

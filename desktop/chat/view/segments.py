@@ -7,8 +7,8 @@ A segment is small, so that laying one out never takes long: one paragraph, some
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -22,13 +22,23 @@ _BAR = 3.0  # of a quote
 _MIDDLE = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Words that were found, in UTF-16 units of their block; `current` is the one that was gone to."""
+
+    start: int
+    end: int
+    current: bool
+
+
 @dataclass(slots=True)
 class Canvas:
-    """Where a segment paints: `clip` in the painter's coordinates."""
+    """Where a segment paints: `clip` in the painter's coordinates. `marks` are those of the message, by block."""
 
     painter: QPainter
     style: TextStyle
     clip: QRectF
+    marks: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
 
 
 class Segment:
@@ -76,9 +86,11 @@ class Segment:
         """Paints at `origin`, the segment's top left corner in the painter's coordinates."""
         self._paint_frames(canvas, origin)
         brush = QBrush(canvas.style.theme.selection)
+        marks = canvas.marks.get(self.index, ())
         for run in self.runs:
             area = QRectF(origin.x() + run.x, origin.y() + run.y, 10_000, run.height)
             if area.intersects(canvas.clip):
+                _paint_marks(canvas, origin, run, marks)
                 run.draw(canvas.painter, origin, canvas.clip, selection, brush)
 
     def _paint_frames(self, canvas: Canvas, origin: QPointF) -> None:
@@ -119,6 +131,13 @@ class Segment:
     def caret(self) -> QRectF:
         """Returns where the end of the text is, in the segment."""
         return self.runs[-1].end_point() if self.runs else QRectF(self.indent, 0, 2, self.height)
+
+
+def _paint_marks(canvas: Canvas, origin: QPointF, run: TextRun, marks: Sequence[Mark]) -> None:
+    theme = canvas.style.theme
+    for mark in marks:
+        for rect in run.rects(mark.start, mark.end):
+            canvas.painter.fillRect(rect.translated(origin), theme.found_now if mark.current else theme.found)
 
 
 def _distance(run: TextRun, point: QPointF) -> tuple[float, float]:
