@@ -139,6 +139,7 @@ COMMANDS: dict[str, Entry] = {
     "score": Entry("score", N_("Shows how likely a model finds a text.")),
     "embed": Entry("embed", N_("Makes vectors of texts.")),
     "convert": Entry("convert", N_("Writes a model as a GGUF file, in a type of your choice.")),
+    "imatrix": Entry("imatrix", N_("Measures which weights of a model matter, for types of few bits.")),
     "compare": Entry("compare", N_("Shows what a quantization cost.")),
     "bench": Entry("bench", N_("Measures how fast a model reads and writes.")),
     "doctor": Entry("doctor", N_("Checks that everything Quern needs works on this computer.")),

@@ -49,7 +49,7 @@ def compare(reference: str, candidate: str, text: str | None, as_json: bool, **f
     """Runs the command."""
     from convert import compare as comparing
 
-    flags["context_length"] = flags.get("context_length") or _CONTEXT
+    flags["loadparams__context_length"] = flags.get("loadparams__context_length") or _CONTEXT
     models = wanted(reference, flags), wanted(candidate, flags)
     content = text_of(text) if text is not None else resources.read_text("evaluation", "text.txt")
     with opened(models[0]) as ours, opened(models[1]) as theirs:
