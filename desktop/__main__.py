@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,9 +39,12 @@ def main(arguments: list[str] | None = None) -> int:
         return app.main(words)
     if arguments is not None:
         return _command_line(words)
-    from desktop.cli.guard import guarded
+    try:
+        from desktop.cli.guard import guarded
 
-    return guarded(lambda: _command_line(words))
+        return guarded(lambda: _command_line(words))
+    except KeyboardInterrupt:  # Ctrl-C before the guard stands
+        return 130
 
 
 def _fill_closed_streams() -> None:
@@ -65,7 +67,7 @@ def _command_line(words: list[str]) -> int:
 
 def _wants_window(words: list[str]) -> bool:
     """Nothing, or one model file: this is how a desktop opens a file that was double-clicked."""
-    return not words or (len(words) == 1 and words[0].lower().endswith(".gguf") and Path(words[0]).is_file())
+    return not words or (len(words) == 1 and words[0].lower().endswith(".gguf") and os.path.isfile(words[0]))
 
 
 if __name__ == "__main__":

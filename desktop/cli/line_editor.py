@@ -80,6 +80,7 @@ def editor(file: Path | None, completer: Completer) -> PromptSession[str]:
         prompt_continuation=FormattedText([("", "  ")]), enable_open_in_editor=True, reserve_space_for_menu=5,
         tempfile_suffix=".md",
     )  # fmt: skip
+    session.app.renderer.cpr_not_supported_callback = None  # a warning about the terminal in the middle of a chat
     return session
 
 

@@ -139,20 +139,21 @@ class StatusLine:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
         self._on = not plain(self._stream)
-        self._shown = False
+        self._shown = ""
 
     def show(self, text: str) -> None:
-        """Replaces the line."""
+        """Replaces the line, where it changes."""
         if self._on:
             line = cut(harmless(text), shutil.get_terminal_size().columns - 1)
-            self._send("\r\x1b[K" + dim(line, self._stream))
-            self._shown = True
+            if line != self._shown:
+                self._send("\r\x1b[K" + dim(line, self._stream))
+            self._shown = line
 
     def clear(self) -> None:
         """Wipes the line, so that a result can be written there."""
         if self._shown:
             self._send("\r\x1b[K")
-            self._shown = False
+            self._shown = ""
 
     def _send(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a progress line is never worth a failure

@@ -75,3 +75,12 @@ def test_a_model_file_opens_the_window(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_command_goes_to_the_command_line(monkeypatch: pytest.MonkeyPatch):
     assert _called(monkeypatch, ["chat"]) == "command line"
     assert _called(monkeypatch, ["--version"]) == "command line"
+
+
+def test_ctrl_c_before_the_guard_stands_is_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(_run: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("desktop.cli.guard.guarded", interrupted)
+    monkeypatch.setattr(sys, "argv", ["quern", "models"])
+    assert door.main() == 130

@@ -1,0 +1,15 @@
+"""The line where a person types, where a chat in a terminal does not show it."""
+
+from __future__ import annotations
+
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from desktop.cli.line_editor import CommandCompleter, editor
+
+
+def test_a_terminal_that_does_not_tell_its_cursor_is_not_complained_about():
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        session = editor(None, CommandCompleter({}, {}))
+        assert session.app.renderer.cpr_not_supported_callback is None
