@@ -15,6 +15,7 @@ import msgspec
 from convert import card as cards
 from convert import splitting
 from convert.card import Card
+from convert.export_hf import FolderPlan, plan_folder, write_folder
 from convert.gguf_file import Scalar
 from convert.importance import Importance, read_importance
 from convert.measuring import Measured, MeasureProgress, MeasureRequest
@@ -99,6 +100,9 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
     options = required(options)
     importance = read_importance(options.importance) if options.importance is not None else None
     with open_checkpoint(options.source, threads=threads_of(options)) as checkpoint:
+        if options.target.suffix.lower() != ".gguf":
+            yield from _to_folder(checkpoint, options, stop)
+            return
         plan = plan_of(checkpoint, options, importance=importance)
         targets = splitting.targets(options.target, len(plan.layouts))
         for target in targets:
@@ -108,6 +112,22 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
         if not options.dry_run:
             require_room(options.target.parent, planned.disk_needed)
             yield from _Conversion(options, checkpoint, plan, importance, stop).run(targets)
+
+
+def _to_folder(checkpoint: Checkpoint, options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
+    """Does the same for a Hugging Face folder, for which there is nothing to measure."""
+    started = time.perf_counter()
+    require_target(options.target, sources=_sources(options, checkpoint), replace=options.agreed or options.dry_run)
+    plan = plan_folder(checkpoint, options)
+    yield _described_folder(plan, options, checkpoint)
+    if options.dry_run:
+        return
+    require_room(options.target.parent, plan.size)
+    yield from write_folder(plan, options.target, stop, threads=threads_of(options))
+    yield Converted(
+        target=str(options.target), files=tuple(str(options.target / name) for name in plan.files),
+        size_bytes=plan.size, seconds=time.perf_counter() - started,
+    )  # fmt: skip
 
 
 def required(options: ConvertOptions) -> ConvertOptions:
@@ -212,6 +232,19 @@ def _described(plan: Plan, options: ConvertOptions, checkpoint: Checkpoint) -> P
         types=dict(Counter(choice.type for choice in plan.choices).most_common()),
         disk_needed=plan.size + reference, disk_free=_free(options.target),
         memory_needed=_BASE_MEMORY + (8 * _elements(largest.shape) if largest else 0),
+        memory_free=memory.free_memory(), notes=plan.notes,
+    )  # fmt: skip
+
+
+def _described_folder(plan: FolderPlan, options: ConvertOptions, checkpoint: Checkpoint) -> Planned:
+    shapes = [choice.tensor.shape for choice in plan.choices]
+    n_params, weights = sum(map(_elements, shapes)), sum(shard.weight_bytes for shard in plan.shards)
+    return Planned(
+        target=str(options.target), files=len(plan.files), type=options.recipe, architecture=plan.architecture,
+        tokenizer=plan.tokenizer, chat_template=plan.chat_template, n_tensors=len(shapes), n_params=n_params,
+        size_bytes=plan.size, source_bytes=sum(path.stat().st_size for path in _files(checkpoint)),
+        bits_per_weight=8 * weights / max(n_params, 1), types={options.recipe: len(shapes)}, disk_needed=plan.size,
+        disk_free=_free(options.target), memory_needed=_BASE_MEMORY + 8 * max(map(_elements, shapes), default=0),
         memory_free=memory.free_memory(), notes=plan.notes,
     )  # fmt: skip
 

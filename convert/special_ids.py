@@ -58,8 +58,7 @@ def add_special_ids(
             made.more[key] = u32(id)
     made.more["add_bos_token"] = boolean((tokenizer.adds_bos or made.model == "bert") and "bos_token_id" in made.more)
     made.more["add_eos_token"] = boolean(tokenizer.adds_eos)
-    if _separates(files.tokenizer, adds_eos=tokenizer.adds_eos):
-        made.more["add_sep_token"] = boolean(True)
+    made.more["add_sep_token"] = boolean(_separates(files.tokenizer, adds_eos=tokenizer.adds_eos))
     chosen = [id for id in suppressed if 0 <= id < size]
     if chosen:
         made.more["suppress_tokens"] = array("i32", chosen)

@@ -7,7 +7,7 @@ needs all of it. Knows no file to write and no number format but f32.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convert.recipes import TensorSpec
-from runtime.architectures.base import Architecture, TensorRow
-from runtime.architectures.binding import Binding, Claim
-from runtime.architectures.forms import SAME
+from runtime.architectures.base import Architecture, Kind
+from runtime.architectures.binding import Binding, Claim, placements
+from runtime.architectures.forms import SAME, Form
 from runtime.checkpoint import Checkpoint
 from runtime.config import ModelConfig
 from runtime.tensors import Bytes
@@ -79,8 +79,8 @@ class Turned:
 
     checkpoint: Checkpoint
     claims: tuple[Claim, ...]
-    row: TensorRow
-    at: int  # which of the row's tensors
+    form: Form  # in which the file to be holds ours
+    at: int  # which of the form's tensors
     ours: tuple[str, ...]
     config: ModelConfig
     spec: TensorSpec
@@ -114,7 +114,7 @@ def _turned(product: Turned, sources: Mapping[str, NDArray[Any]]) -> NDArray[Any
     for claim in product.claims:
         parts = claim.form.to_ours([sources[name] for name in claim.sources], product.config)
         ours |= dict(zip(claim.ours, parts, strict=True))
-    made = product.row.gguf_form.to_source([ours[name] for name in product.ours], product.config)
+    made = product.form.to_source([ours[name] for name in product.ours], product.config)
     return np.asarray(made[product.at])
 
 
@@ -137,40 +137,35 @@ class Given:
 
 def products_of(checkpoint: Checkpoint, architecture: Architecture, binding: Binding) -> list[Product]:
     """Returns what makes every tensor of a GGUF file of the model, in the table's order."""
-    config = binding.config
-    claim_of = {name: claim for claim in binding.claims for name in claim.ours}
-    found: list[Product] = []
-    done: set[str] = set()
-    for row, layer in architecture.rows(config):
-        names = [name.format(i=layer) for name in row.names("gguf")]
-        ours = tuple(name.format(i=layer) for name in row.our_names)
-        if not names or done.issuperset(ours):
-            continue
-        done.update(ours)
-        claims = tuple(dict.fromkeys(claim_of[name] for name in ours))
-        found += _row_products(checkpoint, claims, row, names, ours, config)
-    for name, values in architecture.gguf_tensors(config).items():
+    found = products_for(checkpoint, architecture, binding, "gguf")
+    for name, values in architecture.gguf_tensors(binding.config).items():
         found.append(Given(values.astype(np.float32), spec=TensorSpec(name, values.shape)))
     return found
 
 
-def _row_products(
-    checkpoint: Checkpoint, claims: tuple[Claim, ...], row: TensorRow, names: Sequence[str], ours: tuple[str, ...],
-    config: ModelConfig,
-) -> Iterator[Product]:  # fmt: skip
-    plain = len(claims) == 1 and len(claims[0].sources) == len(names) == 1
-    if plain and not _reorders(claims[0], row):
+def products_for(
+    checkpoint: Checkpoint, architecture: Architecture, binding: Binding, kind: Kind
+) -> list[Product]:
+    """Returns what makes the tensors that the table's rows name for that kind of file, in the table's order."""
+    claim_of = {name: claim for claim in binding.claims for name in claim.ours}
+    found: list[Product] = []
+    for placed in placements(architecture, binding.config, kind):
+        claims = tuple(dict.fromkeys(claim_of[name] for name in placed.ours))
+        found += _placed_products(checkpoint, claims, placed, binding.config)
+    return found
+
+
+def _placed_products(
+    checkpoint: Checkpoint, claims: tuple[Claim, ...], placed: Claim, config: ModelConfig
+) -> Iterator[Product]:
+    plain = len(claims) == 1 and len(claims[0].sources) == len(placed.sources) == 1
+    if plain and claims[0].form == SAME and placed.form == SAME:
         shape = checkpoint.info(claims[0].sources[0]).shape
-        yield Stored(checkpoint, claims[0].sources[0], TensorSpec(names[0], shape))
+        yield Stored(checkpoint, claims[0].sources[0], TensorSpec(placed.sources[0], shape))
         return
-    for at, name in enumerate(names):
-        draft = Turned(checkpoint, claims, row, at, ours, config, TensorSpec(name, ()))
-        yield Turned(checkpoint, claims, row, at, ours, config, TensorSpec(name, _shape_of(draft)))
-
-
-def _reorders(claim: Claim, row: TensorRow) -> bool:
-    """Whether anything has to happen to the numbers on their way."""
-    return not (claim.form == SAME and row.gguf_form == SAME)
+    for at, name in enumerate(placed.sources):
+        draft = Turned(checkpoint, claims, placed.form, at, placed.ours, config, TensorSpec(name, ()))
+        yield Turned(checkpoint, claims, placed.form, at, placed.ours, config, TensorSpec(name, _shape_of(draft)))
 
 
 def _shape_of(product: Turned) -> tuple[int, ...]:

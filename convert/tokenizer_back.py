@@ -20,12 +20,13 @@ from convert.vocabulary import TokenKind
 from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader
 from runtime.gguf_reader import GgufArray
-from runtime.sentencepiece_model import Piece, merges_of
+from runtime.sentencepiece_model import Piece, SentencePieceModel, merges_of
 from runtime.text import _
 
 _KEY = "tokenizer.ggml."
 _PLACEHOLDER = re.compile(r"\[+PAD\d+\]+")
 _BY_CHARACTERS = ("gemma4", "sarvam-moe")  # pre-tokenizers without GPT-2's signs for bytes
+_SENTENCEPIECE = {"llama": 2, "t5": 1}  # BPE and Unigram, by SentencePiece's numbers
 _MARKS = (TokenKind.CONTROL, TokenKind.USER_DEFINED, TokenKind.UNKNOWN)
 _NAMED = {
     "bos_token": "bos_token_id", "eos_token": "eos_token_id", "unk_token": "unknown_token_id",
@@ -62,6 +63,24 @@ class GgufVocabulary:
     def flag(self, name: str, default: bool = False) -> bool:
         """Returns a yes or no."""
         return bool(self.keys.get(name, default))
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether a begin mark is put before a text."""
+        return self.flag("add_bos_token", self.model == "llama") and "bos_token" in self.named()
+
+    @property
+    def adds_eos(self) -> bool:
+        """Whether an end mark is put behind a text."""
+        return self.flag("add_eos_token", self.model == "t5") and "eos_token" in self.named()
+
+    @property
+    def unknown(self) -> int | None:
+        """The token for what has none."""
+        if TokenKind.UNKNOWN in self.kinds:
+            return self.kinds.index(TokenKind.UNKNOWN)
+        said = self.keys.get("unknown_token_id")
+        return said if isinstance(said, int) and said < len(self.tokens) else None
 
     def named(self) -> dict[str, str]:
         """Returns the texts of tokens with a purpose, "bos_token" and so on."""
@@ -109,6 +128,23 @@ def tokenizer_from(vocabulary: GgufVocabulary) -> Tokenizer:
         raise NoTokenizerBack(_("The library refuses it: {error}").format(error=error)) from error
 
 
+def sentencepiece_of(vocabulary: GgufVocabulary) -> SentencePieceModel | None:
+    """Returns the same vocabulary as SentencePiece's own file has it; None for kinds that it does not know."""
+    if vocabulary.model not in _SENTENCEPIECE:
+        return None
+    rows = zip(vocabulary.tokens, vocabulary.scores, vocabulary.kinds, strict=True)
+    ids = {name: vocabulary.keys.get(f"{name}_token_id", -1) for name in ("bos", "eos")}
+    table = vocabulary.keys.get("precompiled_charsmap")
+    return SentencePieceModel(
+        pieces=[Piece(text, score, int(kind)) for text, score, kind in rows],
+        model_type=_SENTENCEPIECE[vocabulary.model], byte_fallback=TokenKind.BYTE in vocabulary.kinds,
+        unk_id=-1 if vocabulary.unknown is None else vocabulary.unknown, bos_id=ids["bos"], eos_id=ids["eos"],
+        charsmap=b"" if table is None else _bytes(table),
+        dummy_prefix=vocabulary.flag("add_space_prefix", vocabulary.model == "llama"),
+        remove_spaces=vocabulary.flag("remove_extra_whitespaces"),
+    )  # fmt: skip
+
+
 def _items(value: object) -> Sequence[Any]:
     if isinstance(value, GgufArray):
         return value.values()
@@ -139,9 +175,8 @@ def _around(vocabulary: GgufVocabulary) -> State | None:
     if vocabulary.model == "bert":
         before, behind = named.get("cls_token"), named.get("sep_token")
     else:
-        default_bos, default_eos = vocabulary.model == "llama", vocabulary.model == "t5"
-        before = named.get("bos_token") if vocabulary.flag("add_bos_token", default_bos) else None
-        behind = named.get("eos_token") if vocabulary.flag("add_eos_token", default_eos) else None
+        before = named["bos_token"] if vocabulary.adds_bos else None
+        behind = named["eos_token"] if vocabulary.adds_eos else None
     if not before and not behind:
         return None
 
@@ -215,7 +250,7 @@ def _sentencepiece(vocabulary: GgufVocabulary) -> State:
         Piece(text if kind is TokenKind.NORMAL else "", score, int(kind))
         for text, kind, score in zip(vocabulary.tokens, vocabulary.kinds, vocabulary.scores, strict=True)
     ]
-    unknown = next((text for text, kind in _pairs(vocabulary) if kind is TokenKind.UNKNOWN), None)
+    unknown = vocabulary.tokens[vocabulary.unknown] if vocabulary.unknown is not None else None
     has_bytes = TokenKind.BYTE in vocabulary.kinds
     prefixed = vocabulary.flag("add_space_prefix", True)
     return {
@@ -247,7 +282,6 @@ def _spaced_decoder(*, prefixed: bool) -> State:
 
 def _unigram(vocabulary: GgufVocabulary) -> State:
     prefixed = vocabulary.flag("add_space_prefix")
-    unknown = next((id for id, kind in enumerate(vocabulary.kinds) if kind is TokenKind.UNKNOWN), None)
     table = vocabulary.keys.get("precompiled_charsmap")
     steps: list[State] = []
     if table is not None:
@@ -261,7 +295,7 @@ def _unigram(vocabulary: GgufVocabulary) -> State:
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "decoder": _spaced_decoder(prefixed=prefixed),
         "model": {
-            "type": "Unigram", "unk_id": unknown, "byte_fallback": TokenKind.BYTE in vocabulary.kinds,
+            "type": "Unigram", "unk_id": vocabulary.unknown, "byte_fallback": TokenKind.BYTE in vocabulary.kinds,
             "vocab": list(zip(vocabulary.tokens, vocabulary.scores, strict=True)),
         },
     }  # fmt: skip

@@ -72,9 +72,7 @@ class Vocabulary:
 
     def keys(self) -> dict[str, KeyValue]:
         """Returns the metadata."""
-        found = {"model": string(self.model)}
-        if self.pre:
-            found["pre"] = string(self.pre)
+        found = {"model": string(self.model), "pre": string(self.pre or "default")}
         found["tokens"] = array("string", self.tokens)
         if self.scores is not None:
             found["scores"] = array("f32", self.scores)
@@ -217,9 +215,7 @@ def _sentencepiece_bpe(state: State, n_rows: int, pieces: SentencePieceModel | N
     for scores in filter(None, (_scores_of(pieces, model["vocab"], n_rows), _ranks(model, n_rows))):
         tokens, kinds, notes = _base(state, model["vocab"], n_rows)
         _name_bytes(tokens, kinds)
-        for id, token in enumerate(tokens):
-            if token == model.get("unk_token"):
-                kinds[id] = TokenKind.UNKNOWN
+        _name_unknown(tokens, kinds, model.get("unk_token"), pieces)
         given = [score if kind is TokenKind.NORMAL else 0.0 for score, kind in zip(scores, kinds, strict=True)]
         yield _told_apart(Vocabulary("llama", tokens, kinds, scores=given, more=dict(more), notes=notes))
     if not prefixes_space(state) and model.get("merges"):
@@ -248,6 +244,16 @@ def _ranks(model: Mapping[str, Any], n_rows: int) -> list[float]:
         if id < n_rows and text in rank:
             scores[id] = float(-rank[text])
     return scores
+
+
+def _name_unknown(
+    tokens: Sequence[str], kinds: list[TokenKind], text: object, pieces: SentencePieceModel | None
+) -> None:
+    """Marks the token for what has none, unless the tokenizer.model says that it is a mark like others."""
+    for id, token in enumerate(tokens):
+        said = pieces.pieces[id] if pieces is not None and id < len(pieces.pieces) else None
+        if token == text and not (said is not None and said.text == token and said.type == TokenKind.CONTROL):
+            kinds[id] = TokenKind.UNKNOWN
 
 
 def _name_bytes(tokens: Sequence[str], kinds: list[TokenKind]) -> None:

@@ -1,0 +1,77 @@
+"""Writes a folder that is there whole or not at all: beside the target, flushed, then renamed. Knows no format."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from convert.safe_file import HiddenFolder, NotWritten
+
+
+class SafeFolder:
+    """A folder that appears under its name at the end; after a failure nothing of it. Raises `NotWritten`.
+
+    What is replaced goes away last.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._hidden = HiddenFolder(target)
+        self._part = self._hidden.path / "folder"
+        self._open: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        self._hidden.__enter__()
+        return self
+
+    def begin(self, name: str) -> None:
+        """Begins a file; the one before is whole."""
+        try:
+            self._end()
+            self._open = (self._part / name).open("xb")
+        except OSError as error:
+            raise NotWritten(self._target, error) from error
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Appends bytes to the file that was begun last."""
+        assert self._open is not None
+        try:
+            self._open.write(data)
+        except OSError as error:
+            raise NotWritten(self._target, error) from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._publish()
+        except OSError as refusal:
+            raise NotWritten(self._target, refusal) from refusal
+        finally:
+            if self._open is not None:
+                self._open.close()
+            self._hidden.__exit__()
+
+    def _end(self) -> None:
+        if self._open is None:
+            return
+        self._open.flush()
+        os.fsync(self._open.fileno())
+        self._open.close()
+        self._open = None
+
+    def _publish(self) -> None:
+        self._end()
+        if not self._target.exists():
+            os.replace(self._part, self._target)
+            return
+        old = self._hidden.path / "old"
+        os.replace(self._target, old)
+        try:
+            os.replace(self._part, self._target)
+        except OSError:
+            os.replace(old, self._target)
+            raise
