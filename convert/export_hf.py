@@ -34,6 +34,7 @@ from runtime.gguf_header import GgufHeader, read_header
 from runtime.llama.tokenizer import GgufTokenizer
 from runtime.text import _
 
+_POOLINGS = {1: "mean_tokens", 2: "cls_token", 3: "lasttoken"}  # enum llama_pooling_type
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -111,6 +112,7 @@ def plan_folder(checkpoint: Checkpoint, options: ConvertOptions, *, limit: int =
     shards = shards_of(entries, limit=limit) if limit else shards_of(entries)
     texts = {name: _json(said) for name, said in _settings(
         header, vocabulary, architecture, binding.config, options.recipe).items()}  # fmt: skip
+    texts |= _sentence_files(header)
     texts["tokenizer.json"] = tokenizer.to_str().encode()
     pieces = sentencepiece_of(vocabulary)
     if pieces is not None:
@@ -160,8 +162,9 @@ def _settings(
     header: GgufHeader, vocabulary: GgufVocabulary, architecture: Architecture, config: ModelConfig, recipe: str
 ) -> dict[str, dict[str, Any]]:
     named = vocabulary.named()
-    ids = {f"{name}_id": vocabulary.tokens.index(named[name]) for name in ("bos_token", "eos_token", "pad_token")
-           if name in named}  # fmt: skip
+    # None, too, is said: a family's defaults may lie outside of a small vocabulary
+    ids = {f"{name}_id": vocabulary.tokens.index(named[name]) if name in named else None
+           for name in ("bos_token", "eos_token", "pad_token")}  # fmt: skip
     ends = _ends(header.path)
     general = {"_name_or_path": header.name, "dtype": _DTYPES[recipe], "torch_dtype": _DTYPES[recipe]}
     return {
@@ -170,6 +173,19 @@ def _settings(
         "tokenizer_config.json": _tokenizer_config(header, vocabulary, config),
         "special_tokens_map.json": named,
     }
+
+
+def _sentence_files(header: GgufHeader) -> dict[str, bytes]:
+    """Returns how the vectors of a text's tokens become one, as sentence-transformers has it."""
+    mode = _POOLINGS.get(header.number("pooling_type"))
+    if mode is None:
+        return {}
+    start = "sentence_transformers.models."
+    modules = [{"idx": 0, "name": "0", "path": "", "type": f"{start}Transformer"},
+               {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{start}Pooling"}]  # fmt: skip
+    pooling = {"word_embedding_dimension": header.number("embedding_length"), f"pooling_mode_{mode}": True}
+    listed = (json.dumps(modules, indent=2) + "\n").encode()
+    return {"modules.json": listed, "1_Pooling/config.json": _json(pooling)}
 
 
 def _ends(path: Path) -> list[int]:

@@ -5,7 +5,7 @@ Knows the family's table and no tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,11 @@ from runtime.architectures.base import Architecture
 from runtime.architectures.reading import to_gguf
 from runtime.config import ModelConfig
 from runtime.errors import UserError
+from runtime.model_errors import clean_name
+from runtime.sentence_files import read_sentence_files
 from runtime.text import _
+
+_POOLINGS = {"mean": 1, "cls": 2, "last": 3}  # enum llama_pooling_type
 
 
 class NoGraph(UserError):
@@ -48,6 +52,31 @@ def model_keys(architecture: Architecture, config: ModelConfig, *, name: str) ->
         "general.name": string(name),
     }
     return keys | {key: typed(value) for key, value in settings.items()}
+
+
+def pooling_keys(architecture: Architecture, folder: Path) -> dict[str, KeyValue]:
+    """Returns how the vectors of a text's tokens become one, where the folder says it."""
+    number = _POOLINGS.get(read_sentence_files(folder).pooling)
+    return {f"{architecture.gguf}.pooling_type": u32(number)} if number else {}
+
+
+def graph_notes(architecture: Architecture, config: ModelConfig, folder: Path) -> Iterator[str]:
+    """Yields what is to be said of a model that llama.cpp's graph holds, but not in every respect."""
+    context = to_gguf(architecture, config).get(f"{architecture.gguf}.context_length", config.context_length)
+    if context < config.context_length:
+        words = _("The context length becomes {n} tokens instead of {whole}: llama.cpp's graph of this family reads "
+                  "longer texts otherwise.")  # fmt: skip
+        yield words.format(n=f"{context:,}", whole=f"{config.context_length:,}")
+    if config.position == "rope" and config.rope.scaling == "longrope":
+        words = _("llama.cpp stretches positions for long texts as soon as it is loaded with more than {n} tokens of "
+                  "context, however short the text.")  # fmt: skip
+        yield words.format(n=f"{config.rope.original_context:,}")
+    if config.masked_head:
+        yield _("The head that guesses hidden words is left out: llama.cpp's graph has none.")
+    step = read_sentence_files(folder).unknown
+    if step:
+        yield _("The step “{step}” behind the model is left out: the format does not hold it.").format(
+            step=clean_name(step))  # fmt: skip
 
 
 def typed(value: Any) -> KeyValue:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from convert import card, gguf_keys, splitting
 from convert.gguf_file import KeyValue, Layout, TensorEntry, u32
 from convert.importance import Importance
-from convert.metadata import model_keys, require_graph
+from convert.metadata import graph_notes, model_keys, pooling_keys, require_graph
 from convert.model_vocabulary import named_vocabulary
 from convert.options import ConvertOptions
 from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, TensorSpec, plan
@@ -141,12 +141,12 @@ def plan_from_folder(
     products = products_of(checkpoint, architecture, binding)
     name, made = named_vocabulary(checkpoint, architecture, config)
     metadata = {
-        **model_keys(architecture, config, name=name),
+        **model_keys(architecture, config, name=name), **pooling_keys(architecture, checkpoint.path),
         **made.keys(), **template_keys(read_templates(checkpoint.path)),
     }  # fmt: skip
     facts = ModelFacts(architecture.gguf, config.n_layers, config.n_heads, config.n_kv_heads, config.n_experts)
-    return planned(metadata, products, facts, options, notes=[*checkpoint.notes, *made.notes],
-                   importance=importance)  # fmt: skip
+    notes = [*checkpoint.notes, *graph_notes(architecture, config, checkpoint.path), *made.notes]
+    return planned(metadata, products, facts, options, notes=notes, importance=importance)
 
 
 def planned(

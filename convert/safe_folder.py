@@ -27,9 +27,10 @@ class SafeFolder:
         return self
 
     def begin(self, name: str) -> None:
-        """Begins a file; the one before is whole."""
+        """Begins a file, perhaps in a folder inside; the one before is whole."""
         try:
             self._end()
+            (self._part / name).parent.mkdir(exist_ok=True)
             self._open = (self._part / name).open("xb")
         except OSError as error:
             raise NotWritten(self._target, error) from error

@@ -307,7 +307,6 @@ def _word_piece(state: State, n_rows: int, _pieces: SentencePieceModel | None) -
     lower = bool(normalizer.get("lowercase"))
     strips = normalizer.get("strip_accents")
     more = {
-        "token_type_count": u32(2),
         "normalizer.lowercase": boolean(lower),
         "normalizer.strip_accents": boolean(lower if strips is None else bool(strips)),
     }
