@@ -17,7 +17,7 @@ from convert.options import ConvertOptions
 from convert.packing import packed
 from convert.recipes import FLOATS, Choice
 from convert.safe_folder import SafeFolder
-from convert.safetensors_layout import INDEX, Shard, index_of, shards_of
+from convert.safetensors_layout import INDEX, MAX_SHARD, Shard, index_of, shards_of
 from convert.sentencepiece_file import packed_model
 from convert.tensors import Product, products_for
 from convert.tokenizer_back import GgufVocabulary, read_vocabulary, sentencepiece_of, tokenizer_from
@@ -88,8 +88,8 @@ class FolderPlan:
         return sum(map(len, self.texts.values())) + sum(shard.size for shard in self.shards)
 
 
-def plan_folder(checkpoint: Checkpoint, options: ConvertOptions, *, limit: int = 0) -> FolderPlan:
-    """Returns the plan for a GGUF source. `limit` are bytes in a file of weights, the usual number where it is 0.
+def plan_folder(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
+    """Returns the plan for a GGUF source.
 
     Raises `NotForFolders`, `FolderNotNeeded`, `NoTokenizerBack`, `TokenizerDiffers`, what `identify` and `bind` raise.
     """
@@ -109,7 +109,7 @@ def plan_folder(checkpoint: Checkpoint, options: ConvertOptions, *, limit: int =
     products = products_for(checkpoint, architecture, binding, "folder")
     choices = [Choice(product.spec, options.recipe) for product in products]
     entries = [TensorEntry(product.spec.name, product.spec.shape, options.recipe) for product in products]
-    shards = shards_of(entries, limit=limit) if limit else shards_of(entries)
+    shards = shards_of(entries, limit=options.split_max_size or MAX_SHARD)
     texts = {name: _json(said) for name, said in _settings(
         header, vocabulary, architecture, binding.config, options.recipe).items()}  # fmt: skip
     texts |= _sentence_files(header)

@@ -35,7 +35,7 @@ def named_vocabulary(
         folder, config=checkpoint.config, generation_config=checkpoint.generation_config, size=config.vocab_size
     )
     ways = vocabularies_of(
-        files, n_rows=config.vocab_size, in_use=read_templates(folder).values(), pieces=_pieces_of(folder)
+        files, n_rows=config.vocab_size, in_use=read_templates(folder).values(), pieces=read_pieces(folder)
     )
     for way in ways:
         add_special_ids(way, files, tokenizer, suppressed=_suppressed(checkpoint.generation_config))
@@ -57,7 +57,8 @@ def _names(name: str) -> Iterator[str]:
         yield _MEANT.sub(lambda found: " ".join(re.findall(r"[A-Za-z]+|\d+", found[0])), name)
 
 
-def _pieces_of(folder: Path) -> SentencePieceModel | None:
+def read_pieces(folder: Path) -> SentencePieceModel | None:
+    """Returns the tokenizer.model of a folder; None where there is none that can be read."""
     file = folder / "tokenizer.model"
     try:
         return sentencepiece_model.read_model(file.read_bytes()) if file.is_file() else None

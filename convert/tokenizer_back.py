@@ -59,6 +59,7 @@ class GgufVocabulary:
     scores: list[float]
     merges: list[str]
     keys: Mapping[str, Any]
+    name: str = ""  # of the model, which llama.cpp heeds
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Returns a yes or no."""
@@ -108,7 +109,7 @@ def read_vocabulary(header: GgufHeader) -> GgufVocabulary:
     scores = [float(score) for score in _items(keys.get("scores"))] or [0.0] * len(tokens)
     return GgufVocabulary(
         header.tokenizer_model, header.text(_KEY + "pre"), tokens, kinds, scores,
-        [str(merge) for merge in _items(keys.get("merges"))], keys,
+        [str(merge) for merge in _items(keys.get("merges"))], keys, header.text("general.name"),
     )  # fmt: skip
 
 
@@ -161,8 +162,19 @@ def _added(vocabulary: GgufVocabulary) -> Iterator[State]:
     """Yields the tokens that are matched in a text before all else."""
     for id, (text, kind) in enumerate(_pairs(vocabulary)):
         if vocabulary.is_mark(id):
-            yield {"id": id, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+            before, behind = _takes_in_space(vocabulary, text)
+            yield {"id": id, "content": text, "single_word": False, "lstrip": before, "rstrip": behind,
                    "normalized": False, "special": kind is not TokenKind.USER_DEFINED}  # fmt: skip
+
+
+def _takes_in_space(vocabulary: GgufVocabulary, text: str) -> tuple[bool, bool]:
+    """Whether a mark takes in the white space before it and behind it: llama.cpp knows such models by their names."""
+    name = vocabulary.name.lower()
+    if "jina-v2" in vocabulary.pre:
+        return text == "<mask>", False
+    if "phi-3" in name or "phi3" in name:
+        return False, text not in ("<unk>", "<s>", "<|endoftext|>")
+    return "modern-bert" in name and text == "[MASK]", False
 
 
 def _spelled(vocabulary: GgufVocabulary) -> dict[str, int]:

@@ -39,6 +39,9 @@ class TokenKind(IntEnum):
     BYTE = 6
 
 
+_KINDS = frozenset(map(int, TokenKind))
+
+
 class VocabularyMisfit(UserError):
     """A tokenizer that llama.cpp has no way to run. `reason` is a sentence."""
 
@@ -249,10 +252,13 @@ def _ranks(model: Mapping[str, Any], n_rows: int) -> list[float]:
 def _name_unknown(
     tokens: Sequence[str], kinds: list[TokenKind], text: object, pieces: SentencePieceModel | None
 ) -> None:
-    """Marks the token for what has none, unless the tokenizer.model says that it is a mark like others."""
+    """Marks the token for what has none, and takes over what the tokenizer.model knows better."""
     for id, token in enumerate(tokens):
-        said = pieces.pieces[id] if pieces is not None and id < len(pieces.pieces) else None
-        if token == text and not (said is not None and said.text == token and said.type == TokenKind.CONTROL):
+        piece = pieces.pieces[id] if pieces is not None and id < len(pieces.pieces) else None
+        said = TokenKind(piece.type) if piece is not None and piece.text == token and piece.type in _KINDS else None
+        if said is not None and (kinds[id] is TokenKind.NORMAL or said is TokenKind.UNKNOWN):
+            kinds[id] = said
+        if token == text and said is not TokenKind.CONTROL:
             kinds[id] = TokenKind.UNKNOWN
 
 
