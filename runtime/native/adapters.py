@@ -36,6 +36,11 @@ class Adapters:
         """Each adapter with its scale, to be shown."""
         return tuple(f"{clean_name(shown_path(Path(each.path.name)))} × {scale:g}" for each, scale in self._bound)
 
+    @property
+    def stamps(self) -> tuple[tuple[str, float, int], ...]:
+        """Each adapter's path, scale and time of the last change in nanoseconds; 0 where it is gone."""
+        return tuple((str(each.path), scale, _changed_at(each.path)) for each, scale in self._bound)
+
     def check(self, slots: Mapping[str, Slot]) -> None:
         """Raises `AdapterMismatch` where an adapter does not fit the model whose weights lie in these places."""
         for adapter, _scale in self._bound:
@@ -51,6 +56,13 @@ class Adapters:
         """Attaches what computes beside the weights."""
         if self._beside:
             self._attached = [SideAdapter(model, adapter, scale=scale) for adapter, scale in self._bound]
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _bound(path: Path, architecture: Architecture, config: ModelConfig) -> BoundAdapter:

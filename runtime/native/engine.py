@@ -222,16 +222,14 @@ class NativeEngine:
     def save_state(self, path: Path) -> StateSaved:
         if not len(self._cache) or self._model.reads_source:  # what an encoder has read lies in no state
             return StateSaved(id=0, tokens=0)
-        tokens, size = state.save(
-            path, self._model, self._cache, self._known, build=self._info.build, load=self._deciding
-        )
+        tokens, size = state.save(path, self._model, self._cache, self._known, build=self._info.build)
         return StateSaved(id=0, tokens=tokens, size_bytes=size)
 
     def load_state(self, path: Path) -> StateLoaded:
         if self._model.reads_source:
             return StateLoaded(id=0, tokens=0, note=_("A model that reads a source keeps no state of it."))
         try:
-            answers = state.load(path, self._model, self._cache, build=self._info.build, load=self._deciding)
+            answers = state.load(path, self._model, self._cache, build=self._info.build)
         except state.StateRefused as refusal:
             return StateLoaded(id=0, tokens=0, note=str(refusal))
         self._known.remember_all(answers)

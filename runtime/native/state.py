@@ -20,6 +20,7 @@ from runtime.model_files import model_files
 from runtime.native.decode import TokenCache
 from runtime.native.kv_cache import KVCache
 from runtime.native.model import NativeModel
+from runtime.rope import depends_on_length
 from runtime.saved_state import StateNotSaved, StateRefused
 from runtime.text import _
 
@@ -37,7 +38,7 @@ class _Record(msgspec.Struct, frozen=True):
     """What must be the same for a state to be taken back, and how its numbers are laid out."""
 
     build: str
-    load: dict[str, Any]  # the settings that decide about the numbers
+    numbers: tuple[str, ...]  # the settings and adapters that decide about the cache, as texts
     files: tuple[tuple[int, int], ...]  # size in bytes and time of the last change in nanoseconds, for each file
     held: CacheRecord
     starts: tuple[int, ...]  # the first position that each layer keeps
@@ -49,7 +50,7 @@ _decoder = msgspec.json.Decoder(_Record)
 
 
 def save(
-    path: Path, model: NativeModel, cache: TokenCache, answers: Iterable[Answer], *, build: str, load: dict[str, Any]
+    path: Path, model: NativeModel, cache: TokenCache, answers: Iterable[Answer], *, build: str
 ) -> tuple[int, int]:
     """Writes the cache beside `path` and renames; returns the number of tokens and of bytes. Raises `StateNotSaved`."""
     held, kv = cache.record(), cache.kv
@@ -60,20 +61,18 @@ def save(
         with part.open("wb") as file:
             for tensor in tensors:
                 file.write(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
-        record = _Record(build, load, _stamps(model), held, tuple(starts), buffers, kept)
+        record = _Record(build, _numbers(model), _stamps(model), held, tuple(starts), buffers, kept)
         saved_state.append_record(part, msgspec.json.encode(record))
         size = part.stat().st_size
     return len(held.ids), size
 
 
-def load(
-    path: Path, model: NativeModel, cache: TokenCache, *, build: str, load: dict[str, Any]
-) -> tuple[Answer, ...]:
+def load(path: Path, model: NativeModel, cache: TokenCache, *, build: str) -> tuple[Answer, ...]:
     """Fills the cache from a file and returns the answers in it. Raises `StateRefused`."""
     record = _recorded(path)
     if record.files != _stamps(model):
         raise saved_state.refused_as_changed()
-    if (record.build, record.load) != (build, load):
+    if (record.build, record.numbers) != (build, _numbers(model)):
         raise saved_state.refused_as_other()
     if len(record.held.ids) >= model.context_length:
         raise StateRefused(_("The saved state is longer than the context."))
@@ -109,6 +108,14 @@ def _read(file: Any, buffer: _Buffer) -> torch.Tensor:
         count *= size
     data = bytearray(file.read(count))
     return torch.frombuffer(data, dtype=dtype).view(buffer.shape)
+
+
+def _numbers(model: NativeModel) -> tuple[str, ...]:
+    """Returns everything beside the model's files that decides about the numbers in a cache, as texts."""
+    params, rope = model.params, model.config.rope
+    length = depends_on_length(rope, model.context_length) if model.config.position == "rope" else 0
+    decides = (params.dtype, params.kv_type_k, params.kv_type_v, params.swa_full, rope, length, model.adapters.stamps)
+    return tuple(map(repr, decides))
 
 
 def _stamps(model: NativeModel) -> tuple[tuple[int, int], ...]:

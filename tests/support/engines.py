@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from runtime.engine import Engine, StopFlag
+from runtime.engines import open_engine
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import ContextTrimmed, Finished, GenerationEvent, GenerationRequest, PromptProgress, TextDelta
@@ -34,11 +35,9 @@ def raw(prompt: str, **sampling: object) -> GenerationRequest:
 
 
 def load(path: Path, **params: object) -> Engine:
-    """Loads a model with a small context and one thread: tests run beside each other."""
-    from runtime.llama.engine import LlamaEngine
-
-    settings = {"context_length": 512, "threads": 1, **params}
-    engine = LlamaEngine(path, LoadParams(**settings).validated())  # type: ignore[arg-type]
+    """Loads a model with a small context and one thread, since tests run beside each other; our own engine in f32."""
+    settings = {"context_length": 512, "threads": 1, "dtype": "f32", **params}
+    engine = open_engine(path, LoadParams(**settings).validated())  # type: ignore[arg-type]
     OPEN.append(engine)
     return engine
 
