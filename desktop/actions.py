@@ -25,6 +25,9 @@ ACTIONS = (
     Declared("new_chat", N_("New chat"), ("Ctrl+N",)),
     Declared("find", N_("Find in this chat"), ("Ctrl+F",)),
     Declared("search", N_("Search chats"), ("Ctrl+Shift+F",)),
+    Declared("zoom_in", N_("Larger text"), ("Ctrl++", "Ctrl+=")),
+    Declared("zoom_out", N_("Smaller text"), ("Ctrl+-",)),
+    Declared("zoom_reset", N_("Text in its usual size"), ("Ctrl+0",)),
     Declared("sidebar", N_("Show or hide the list of chats"), ("Ctrl+B",)),
     Declared("settings", N_("Show or hide the settings"), ("Ctrl+,",)),
     Declared("system_prompt", N_("Show or hide the system prompt"), ("Ctrl+I",)),
@@ -44,6 +47,8 @@ ACTIONS = (
 IN_PLACE = (
     (N_("Send the message"), "Return"),
     (N_("Break the line"), "Shift+Return"),
+    (N_("Show or hide the reasoning, in a message"), "Right"),
+    (N_("Copy the selection as plain text"), "Ctrl+Shift+C"),
     (N_("Edit the last message, from an empty field"), "Up"),
     (N_("Rename the chat, in the list"), "F2"),
     (N_("Delete the chat, in the list"), "Del"),

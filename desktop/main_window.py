@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QEvent, QObject, Qt, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from desktop.actions import make_actions
@@ -19,6 +19,7 @@ from desktop.chat.empty_state import EmptyState
 from desktop.chat.exchange import ChatExchange
 from desktop.chat.find_in_chat import FindInChat
 from desktop.chat.header import Header, ModelStatus
+from desktop.chat.links import LinkOpener
 from desktop.chat.model_picker import ModelPicker
 from desktop.chat.plain_text import one_line
 from desktop.chat.session import ChatSession
@@ -27,6 +28,7 @@ from desktop.chat.sidebar import Sidebar
 from desktop.chat.system_prompt import SystemPromptPanel
 from desktop.chat.view.conversation_view import ConversationView
 from desktop.chat.view.message_model import MessageListModel
+from desktop.chat.zoom import Zoom
 from desktop.controls.notice import Notice
 from desktop.engine_client import EngineClient
 from desktop.job import Jobs
@@ -98,6 +100,7 @@ class MainWindow(QWidget):
         self.notice = Notice()
         self.view = ConversationView(parts.items)
         self.find_in_chat = FindInChat(self.view, parts.items)
+        self.links, self.zoom = LinkOpener(self), Zoom(parts.state, self)
         self.empty = EmptyState()
         self.composing = ComposingArea(parts.session, parts.client, parts.items)
         self.veil = DropVeil(self)
@@ -134,7 +137,8 @@ class MainWindow(QWidget):
     def _handlers(self) -> dict[str, Any]:
         return {
             "new_chat": self.new_chat, "search": self._focus_search, "sidebar": self._toggle_sidebar,
-            "find": self._find,
+            "find": self._find, "zoom_in": lambda: self.zoom.step(1), "zoom_out": lambda: self.zoom.step(-1),
+            "zoom_reset": self.zoom.reset,
             "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
@@ -188,7 +192,9 @@ class MainWindow(QWidget):
         self.view.continue_requested.connect(self._continue)
         self.view.edit_requested.connect(self.composing.edit)
         self.view.version_requested.connect(session.choose_version)
-        self.view.link_activated.connect(self._open_link)
+        self.view.link_activated.connect(self.links.follow)
+        self.view.zoom_requested.connect(self.zoom.step)
+        self.zoom.changed.connect(self._follow_zoom)
 
     def _connect_parts(self) -> None:
         """Bound methods only: Qt forgets them when the window is gone, which it does not do for functions."""
@@ -220,6 +226,7 @@ class MainWindow(QWidget):
         self._show_status(self._parts.models.status)
         self._follow_busy(session.busy)
         self._choose_page()
+        self._follow_zoom(self.zoom.percent)
 
     # --- showing what happens --------------------------------------------------------------------------------------
 
@@ -310,10 +317,6 @@ class MainWindow(QWidget):
     def open_model(self, path: str) -> None:
         """Loads a model file that was dropped, chosen or named at the start."""
         self._parts.models.load(path)
-
-    def _open_link(self, address: str) -> None:
-        """A person clicked a link: their browser opens it, this application never does."""
-        QDesktopServices.openUrl(QUrl(address))
 
     def _help(self, code: str) -> None:
         """The button of a notice."""
@@ -432,6 +435,10 @@ class MainWindow(QWidget):
         self.show_sidebar(True)
         self.sidebar.search.setFocus()
         self.sidebar.search.selectAll()
+
+    def _follow_zoom(self, percent: int) -> None:
+        self.view.set_zoom(percent)
+        self.composing.composer.set_zoom(percent)
 
     def _find(self) -> None:
         if self.view.isVisible():

@@ -12,6 +12,7 @@ from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QKeySequenc
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
 from desktop.chat.plain_text import cleaned
+from desktop.chat.view.style import scaled
 from desktop.controls.buttons import ElidedWords, IconButton, repolish
 from desktop.human import data_size, whole_number
 from desktop.theme import Space, current_theme
@@ -202,6 +203,10 @@ class Composer(QFrame):
         for text in draft.pasted:
             self.add_chip(text)
         self._note_change()
+
+    def set_zoom(self, percent: int) -> None:
+        """Makes the text as large as that of the conversation."""
+        self.edit.setFont(scaled(current_theme().chat_font, percent / 100))
 
     def set_running(self, running: bool) -> None:
         """Shows Stop in the place of Send while an answer is running."""

@@ -212,17 +212,21 @@ class ChatSession(QObject):
         self._add_question(clean_text(text), parent=self._branch[-1].id if self._branch else None)
         return True
 
-    def send_in(self, chat_id: str, text: str) -> None:
-        """Sends a message in a chat, shown or not, that is not being answered."""
-        if chat_id != self.chat_id or not self.send(text):
-            self._store.load_chat(chat_id, lambda found: self._send_unseen(found, clean_text(text)))
+    def send_next(self, chat_id: str) -> None:
+        """Sends the message that waits in a chat, shown or not; it waits on where the chat is being answered."""
+        texts = self.waiting.of(chat_id)
+        if texts and chat_id == self.chat_id and self.send(texts[0]):
+            self.waiting.sent(chat_id)
+        elif texts:
+            self._store.load_chat(chat_id, self._send_unseen)
 
-    def _send_unseen(self, found: OpenChat | None, text: str) -> None:
-        if found is None:
+    def _send_unseen(self, found: OpenChat | None) -> None:
+        if found is None or not self.waiting.of(found.chat.id):
             return
-        chat_id = found.chat.id
+        chat_id, text = found.chat.id, clean_text(self.waiting.of(found.chat.id)[0])
         if chat_id == self.chat_id:  # it was opened meanwhile, or is about to be
-            (self.waiting.add if self.busy else self.send_in)(chat_id, text)
+            if not self.busy:
+                self.send_next(chat_id)
             return
         parent = found.messages[-1].id if found.messages else None
         question = self._record(chat_id, Role.USER, text, parent=parent)
@@ -233,6 +237,7 @@ class ChatSession(QObject):
             self._store.add_message(record)
         self._store.set_draft(chat_id, found.chat.draft.removeprefix(text).lstrip("\n"))
         self._ask(found.chat, [*found.messages, question], answer.id)
+        self.waiting.sent(chat_id)
 
     def stop(self) -> None:
         """Ends the answer being written in this chat; what it has so far is kept."""

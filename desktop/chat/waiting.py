@@ -21,7 +21,7 @@ class Session(Protocol):
 
     @property
     def chat_id(self) -> str: ...
-    def send_in(self, chat_id: str, text: str) -> None: ...
+    def send_next(self, chat_id: str) -> None: ...
 
 
 class WaitingMessages(QObject):
@@ -51,6 +51,10 @@ class WaitingMessages(QObject):
         self.changed.emit(chat_id)
         return text
 
+    def sent(self, chat_id: str) -> None:
+        """Notes that the next message of a chat is on its way."""
+        self.take(chat_id, 0)
+
     def forget(self, chat_id: str) -> None:
         """Drops what waits in a chat that is gone."""
         self._texts.pop(chat_id, None)
@@ -72,8 +76,7 @@ class WaitingMessages(QObject):
             self.given_back.emit(chat_id, joined(texts))
             self.changed.emit(chat_id)
         else:
-            self._session.send_in(chat_id, texts.pop(0))
-            self.changed.emit(chat_id)
+            self._session.send_next(chat_id)
 
 
 def joined(texts: Sequence[str]) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import islice
 
 from PySide6.QtCore import QEvent, QModelIndex, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
+    QFontMetricsF,
     QGuiApplication,
     QHelpEvent,
     QKeyEvent,
@@ -27,6 +29,7 @@ from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 from desktop.chat.view.blocks import displayable
 from desktop.chat.view.following import PAD, FollowingScrollArea
 from desktop.chat.view.layout import Anchor, ConversationLayout
+from desktop.chat.view.links import links_in
 from desktop.chat.view.message_model import MessageListModel
 from desktop.chat.view.painter import Shown, paint_items
 from desktop.chat.view.pointer import Granularity, Pointer
@@ -50,6 +53,9 @@ _REST = 3  # showing new text may take one part in four of the time
 _PAGE_KEPT = 40  # pixels of the old page that a new page still shows
 PLAIN_COPY = "Ctrl+Shift+C"
 _TICK_MS = 1500  # how long a tick stands for "copied"
+_NOTCH = 120  # of a mouse wheel, in eighths of a degree
+_LINK_WIDTH = 420.0
+_LINKS = 12  # in a message's menu
 _TOGGLES = {
     "details": ConversationLayout.fold, "raw": ConversationLayout.toggle_raw, "meaning": ConversationLayout.toggle_raw,
     "thought": ConversationLayout.toggle_thought, "hide_thought": ConversationLayout.toggle_thought,
@@ -64,7 +70,8 @@ class ConversationView(FollowingScrollArea):
     version_requested = Signal(str, int)  # id, -1 or 1
     retry_requested = Signal(str)
     continue_requested = Signal(str)
-    link_activated = Signal(str)  # http or https only
+    link_activated = Signal(object)  # Link, http or https only
+    zoom_requested = Signal(int)  # 1 for larger, -1 for smaller
 
     def __init__(self, model: MessageListModel, parent: QWidget | None = None, *, theme: Theme | None = None) -> None:
         super().__init__(theme or current_theme(), parent)
@@ -77,6 +84,7 @@ class ConversationView(FollowingScrollArea):
         self._done: Target | None = None
         self._hover_row = -1
         self._current = -1
+        self._wheeled = 0
         self._flush_timer = self._timer(self._flush)
         self._tick_timer = self._timer(self._forget_tick)
         self._drag_timer = self._timer(self._drag_on)
@@ -252,8 +260,19 @@ class ConversationView(FollowingScrollArea):
         self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if hand else shape)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
+        if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            self._zoom_by_wheel(event)
+            return
         super().wheelEvent(event)
         self._hover(event.position())  # other text is under the mouse now
+
+    def _zoom_by_wheel(self, event: QWheelEvent) -> None:
+        """One size for each notch; a touchpad's small movements add up to one."""
+        self._wheeled += event.angleDelta().y()
+        if abs(self._wheeled) >= _NOTCH:
+            self.zoom_requested.emit(1 if self._wheeled > 0 else -1)
+            self._wheeled = 0
+        event.accept()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() is not Qt.MouseButton.LeftButton:
@@ -279,8 +298,8 @@ class ConversationView(FollowingScrollArea):
         if pressed is not None:
             if pressed.same(self.target_at(event.position())):
                 self._trigger(pressed)
-        elif not self._pointer.selecting and (address := self._pointer.link_at(self._point(event.position()))):
-            self.link_activated.emit(address)
+        elif not self._pointer.selecting and (link := self._pointer.link_at(self._point(event.position()))):
+            self.link_activated.emit(link)
         self._hover(event.position())
 
     def leaveEvent(self, event: QEvent) -> None:
@@ -291,7 +310,8 @@ class ConversationView(FollowingScrollArea):
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             target = self.target_at(QPointF(event.pos()))
-            text = target.text if target and target.icon else self._pointer.link_at(self._point(event.pos()))
+            link = self._pointer.link_at(self._point(event.pos()))
+            text = target.text if target and target.icon else link.address if link else ""
             QToolTip.showText(event.globalPos(), displayable(text), self.viewport())
             return True
         if event.type() is QEvent.Type.Leave:
@@ -355,7 +375,18 @@ class ConversationView(FollowingScrollArea):
             entry.triggered.connect(lambda _checked=False, target=target: self._trigger(target))
         if menu.isEmpty():
             menu.addAction(action_text("copy")).setEnabled(False)
+        self._add_links(menu, row)
         return menu
+
+    def _add_links(self, menu: QMenu, row: int) -> None:
+        links = list(islice(dict.fromkeys(links_in(self._layout.items[row].blocks)), _LINKS))
+        if links:
+            submenu = menu.addMenu(_("Open a link"))
+            for link in links:
+                words = QFontMetricsF(self.font()).elidedText(
+                    displayable(link.address), Qt.TextElideMode.ElideMiddle, _LINK_WIDTH
+                )
+                submenu.addAction(words.replace("&", "&&"), partial(self.link_activated.emit, link))
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         row = self._current
@@ -365,8 +396,8 @@ class ConversationView(FollowingScrollArea):
             return
         menu = self.message_menu(self._layout.items[row].item.id)
         menu.addSeparator()
-        if address := self._pointer.link_at(self._point(event.pos())):
-            menu.addAction(_("Copy link address"), lambda: QGuiApplication.clipboard().setText(address))
+        if link := self._pointer.link_at(self._point(event.pos())):
+            menu.addAction(_("Copy link address"), lambda: QGuiApplication.clipboard().setText(link.address))
         for words, keys, plain in ((_("Copy selection"), "Ctrl+C", False), (_("Copy as plain text"), PLAIN_COPY, True)):
             chosen = menu.addAction(words, partial(self.copy, plain=plain))
             chosen.setShortcut(QKeySequence(keys))

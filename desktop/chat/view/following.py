@@ -31,7 +31,7 @@ class FollowingScrollArea(QAbstractScrollArea):
         super().__init__(parent)
         self._highlighter = Highlighter(self)
         self._formulas = FormulaBook(self)
-        self._theme = theme
+        self._theme, self._zoom = theme, 1.0
         self._layout = ConversationLayout(self._style(), self._highlighter)
         self._follow = True
         self._anchor: Anchor | None = None
@@ -63,7 +63,13 @@ class FollowingScrollArea(QAbstractScrollArea):
         return self._layout
 
     def _style(self) -> TextStyle:
-        return TextStyle(self._theme, formulas=self._formulas, ratio=self.devicePixelRatioF())
+        return TextStyle(self._theme, formulas=self._formulas, ratio=self.devicePixelRatioF(), zoom=self._zoom)
+
+    def set_zoom(self, percent: int) -> None:
+        """Makes the text larger or smaller, and keeps what is read in place."""
+        if percent / 100 != self._zoom:
+            self._zoom = percent / 100
+            self.set_theme(self._theme)
 
     def set_theme(self, theme: Theme) -> None:
         """Takes the colours and fonts of a theme, and keeps what is read in place."""

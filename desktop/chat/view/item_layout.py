@@ -205,6 +205,7 @@ class ItemLayout:
             self._first.append(len(self.segments) if number else begin)
             for segment in segments[0 if number else same :]:
                 place_after(segment, self.segments[-1] if self.segments else None)
+                segment.unit = style.unit
                 if not segment.height:
                     segment.estimate(style, self.text_width(width))
                 self.segments.append(segment)
@@ -230,6 +231,7 @@ class ItemLayout:
         self._notice_stale = True
         for segment in self.segments:
             segment.drop()
+            segment.unit = style.unit
             segment.estimate(style, self.text_width(width))
         if self.opened:
             self._measure(style, width)

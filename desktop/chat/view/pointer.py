@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QTextBoundaryFinder
 
 from desktop.chat.view.blocks import BlockKind, displayable, utf16_length
 from desktop.chat.view.layout import ConversationLayout, Place
+from desktop.chat.view.links import Link
 from desktop.chat.view.selection import Position, Selection
 
 
@@ -96,10 +97,10 @@ class Pointer:
         place = self._place_at(row, point) if row >= 0 else None
         return place if place is not None and place.segment.laid and place.rect.contains(point) else None
 
-    def link_at(self, point: QPointF) -> str:
-        """Returns the address of the link under a point, or nothing."""
+    def link_at(self, point: QPointF) -> Link | None:
+        """Returns the link under a point."""
         place = self._place_under(point)
-        return place.segment.link_at(point - place.rect.topLeft()) if place is not None else ""
+        return place.segment.link_at(point - place.rect.topLeft()) if place is not None else None
 
     def over_text(self, point: QPointF) -> bool:
         """True where a press would begin a selection in text."""

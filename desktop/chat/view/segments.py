@@ -14,7 +14,8 @@ from typing import ClassVar
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QFont, QPainter
 
-from desktop.chat.view.blocks import Block, BlockKind, FrameKind, Span, Style, is_right_to_left
+from desktop.chat.view.blocks import Block, BlockKind, Frame, FrameKind, Span, Style, is_right_to_left
+from desktop.chat.view.links import Link
 from desktop.chat.view.style import INDENT, QUOTE_INDENT, TextStyle, utf16_spans
 from desktop.chat.view.text_run import TextRun
 
@@ -52,6 +53,7 @@ class Segment:
         self.laid = False
         self.rtl = False  # quotes and lists stand at the right
         self.column = 0.0  # the width it was laid out at
+        self.unit = 1.0  # how much wider than usual lists stand in, where the text is larger
         self.waits = False  # for the drawing of a formula, which may have another size than its source
         self.joined = 0  # frames shared with the segment above, whose quote bars go on without a break
         self.runs: list[TextRun] = []
@@ -61,7 +63,10 @@ class Segment:
     @property
     def indent(self) -> float:
         """Pixels that quotes and lists take at the left."""
-        return sum(INDENT if frame.kind is FrameKind.ITEM else QUOTE_INDENT for frame in self.block.frames)
+        return sum(self._indent_of(frame) for frame in self.block.frames)
+
+    def _indent_of(self, frame: Frame) -> float:
+        return self.unit * INDENT if frame.kind is FrameKind.ITEM else QUOTE_INDENT
 
     def same_as(self, other: Segment) -> bool:
         """True where `other` would look the same, so that its layout can be kept."""
@@ -104,12 +109,13 @@ class Segment:
                 continue
             if frame.marker:
                 self._paint_marker(canvas, origin, frame.marker, x)
-            x += INDENT
+            x += self._indent_of(frame)
 
     def _paint_marker(self, canvas: Canvas, origin: QPointF, marker: str, x: float) -> None:
         canvas.painter.setFont(canvas.style.chat_font)
         canvas.painter.setPen(canvas.style.theme.quiet)
-        place = self._mirrored(QRectF(x - INDENT, 0, 2 * INDENT - 8, canvas.style.pitch)).translated(origin)
+        indent = self.unit * INDENT
+        place = self._mirrored(QRectF(x - indent, 0, 2 * indent - 8, canvas.style.pitch)).translated(origin)
         side = Qt.AlignmentFlag.AlignLeft if self.rtl else Qt.AlignmentFlag.AlignRight
         upright = Qt.AlignmentFlag.AlignAbsolute | Qt.AlignmentFlag.AlignVCenter
         canvas.painter.drawText(place, side | upright, marker)
@@ -124,9 +130,9 @@ class Segment:
         near = min(self.runs, key=lambda run: _distance(run, point), default=None)
         return near.hit(point) if near is not None else self.base
 
-    def link_at(self, point: QPointF) -> str:
-        """Returns the address of the link under a point, or nothing."""
-        return ""
+    def link_at(self, point: QPointF) -> Link | None:
+        """Returns the link under a point."""
+        return None
 
     def caret(self) -> QRectF:
         """Returns where the end of the text is, in the segment."""
@@ -180,9 +186,9 @@ class TextSegment(Segment):
         theme = canvas.style.theme
         canvas.painter.setPen(theme.quiet if self.block.thought else theme.text)
 
-    def link_at(self, point: QPointF) -> str:
+    def link_at(self, point: QPointF) -> Link | None:
         found = (link_in(run, self.block.text, self.block.spans, point) for run in self.runs)
-        return next((address for address in found if address), "")
+        return next((link for link in found if link is not None), None)
 
 
 class FormulaSegment(TextSegment):
@@ -209,13 +215,14 @@ def paint_code_grounds(canvas: Canvas, origin: QPointF, run: TextRun, text: str,
     painter.setBrush(Qt.BrushStyle.NoBrush)
 
 
-def link_in(run: TextRun, text: str, spans: Sequence[Span], point: QPointF) -> str:
-    """Returns the address of the link in `run` under a point, or nothing."""
+def link_in(run: TextRun, text: str, spans: Sequence[Span], point: QPointF) -> Link | None:
+    """Returns the link in `run` under a point."""
     links = [span for span in spans if span.href]
     at = run.inside(point) if links else None
     if at is None:
-        return ""
-    return next((span.href for start, end, span in utf16_spans(text, links) if start <= at - run.base < end), "")
+        return None
+    under = (span for start, end, span in utf16_spans(text, links) if start <= at - run.base < end)
+    return next((Link(span.href, text[span.start : span.end]) for span in under), None)
 
 
 def estimated_lines(text: str, advance: float, width: float) -> int:

@@ -21,6 +21,7 @@ HEADING_GAP = float(Space.WIDE)
 AFTER_HEADING = float(Space.SMALL)
 CARD = QMarginsF(Space.LARGE, Space.MEDIUM, Space.LARGE, Space.MEDIUM)
 _LINE_HEIGHT = 1.5
+_LEAST_SMALL, _MOST_SMALL = 0.9, 1.25  # of names, numbers and buttons
 _WIDTHS_KEPT = 20_000
 _CELL_SEEN = 200  # characters of a cell; longer lines wrap in any case
 _HEADINGS = {1: 20 / 15, 2: 18 / 15, 3: 16 / 15}
@@ -38,16 +39,23 @@ class Dressed:
 class TextStyle:
     """What laying out and painting need to know of a theme."""
 
-    def __init__(self, theme: Theme, *, formulas: FormulaBook | None = None, ratio: float = 1.0) -> None:
-        """`formulas` draws for a screen of `ratio` pixels a length; without it, formulas are shown as written."""
+    def __init__(
+        self, theme: Theme, *, formulas: FormulaBook | None = None, ratio: float = 1.0, zoom: float = 1.0
+    ) -> None:  # fmt: skip
+        """`formulas` draws for a screen of `ratio` pixels a length; without it, formulas are shown as written.
+
+        `zoom` makes the text larger or smaller, and with it, within the room they have, names and numbers.
+        """
         self.theme = theme
+        self.unit = max(zoom, 1.0)
         self.ratio = ratio
         self._formulas = formulas
-        self.chat_font = theme.chat_font
-        self.code_font = theme.code_font
-        self.quiet_font = theme.quiet_font
-        self.body_font = theme.body_font
-        self.name_font = theme.body_font
+        small = min(max(zoom, _LEAST_SMALL), _MOST_SMALL)
+        self.chat_font = scaled(theme.chat_font, zoom)
+        self.code_font = scaled(theme.code_font, zoom)
+        self.quiet_font = scaled(theme.quiet_font, small)
+        self.body_font = scaled(theme.body_font, small)
+        self.name_font = scaled(theme.body_font, small)
         self.name_font.setWeight(QFont.Weight.DemiBold)
         self.pitch = pitch_of(self.chat_font)
         self.code_pitch = pitch_of(self.code_font)
@@ -138,6 +146,13 @@ class TextStyle:
             else:
                 made.drawn.append(Drawn(start, end, drawn, min(1.0, room / drawn.width)))
         return made
+
+
+def scaled(font: QFont, factor: float) -> QFont:
+    """Returns a font so many times as large, in whole pixels."""
+    made = QFont(font)
+    made.setPixelSize(max(round(font.pixelSize() * factor), 1))
+    return made
 
 
 def pitch_of(font: QFont) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QPointF, QRectF
 
 from desktop.chat.view.blocks import Align, Block, Cell, Style, is_right_to_left, utf16_length
+from desktop.chat.view.links import Link
 from desktop.chat.view.segments import Canvas, Segment, estimated_lines, link_in, paint_code_grounds
 from desktop.chat.view.style import TextStyle
 from desktop.chat.view.text_run import TextRun
@@ -129,12 +130,12 @@ class TableSegment(Segment):
         super()._paint_frames(canvas, origin)
         canvas.painter.setPen(canvas.style.theme.text)
 
-    def link_at(self, point: QPointF) -> str:
+    def link_at(self, point: QPointF) -> Link | None:
         for run, row, column in self._cells:
             cell = self.block.rows[row][column]
             if found := link_in(run, cell.text, cell.spans, point):
                 return found
-        return ""
+        return None
 
 
 def shared_widths(wanted: list[float], width: float) -> list[float]:

@@ -15,6 +15,7 @@ from desktop.chat.view import conversation_view, painter
 from desktop.chat.view.conversation_view import ConversationView
 from desktop.chat.view.item_layout import ItemLayout
 from desktop.chat.view.layout import Place
+from desktop.chat.view.links import Link
 from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
 from desktop.chat.view.segments import Canvas
 from desktop.chat.view.selection import Selection
@@ -398,19 +399,19 @@ def test_a_failure_says_what_and_why_and_folds_its_details(view: ConversationVie
 
 
 def test_a_link_opens_by_a_click_only_and_says_where_it_leads(view: ConversationView, model: MessageListModel) -> None:
-    told: list[str] = []
+    told: list[Link] = []
     view.link_activated.connect(told.append)
     model.set_items([answer("a", "[here](https://a.b/c) and [there](javascript:x)")])
     QApplication.processEvents()
     link = place(view, 0, 0, x=8)
 
-    assert view._pointer.link_at(view._point(link)) == "https://a.b/c"
+    assert view._pointer.link_at(view._point(link)) == Link("https://a.b/c", "here")
     drag(view, link, place(view, 0, 0, x=200))
     assert told == []
     QTest.mouseClick(view.viewport(), LEFT, pos=link)
     QTest.mouseClick(view.viewport(), LEFT, pos=place(view, 0, 0, x=120))
 
-    assert told == ["https://a.b/c"]
+    assert told == [Link("https://a.b/c", "here")]
 
 
 # the keyboard
@@ -547,6 +548,47 @@ def test_nothing_of_the_view_can_load_or_open_anything() -> None:
 
     for name in ("QTextDocument", "QTextBrowser", "QDesktopServices", "setHtml", "QLabel", "QNetwork", "QImage"):
         assert not any(name in source for source in sources), name
+
+
+def test_the_links_of_a_message_are_in_its_menu(view: ConversationView, model: MessageListModel) -> None:
+    told: list[Link] = []
+    view.link_activated.connect(told.append)
+    model.set_items([answer("a", "[here](https://a.b/c?d&e)\n\n| x |\n|---|\n| https://f.g |")])
+    QApplication.processEvents()
+
+    menu = view.message_menu("a")
+    entries = next(entry.menu() for entry in menu.actions() if entry.text() == "Open a link").actions()
+    assert [entry.text() for entry in entries] == ["https://a.b/c?d&&e", "https://f.g"]
+    entries[0].trigger()
+    menu.close()
+
+    assert told == [Link("https://a.b/c?d&e", "here")]
+
+
+def test_larger_text_keeps_what_is_read_in_place(long_chat: ConversationView) -> None:
+    wheel(long_chat, 10)
+    QApplication.processEvents()
+    row, pitch = first_visible(long_chat)[0], long_chat.layout_of_items.style.pitch
+
+    long_chat.set_zoom(200)
+    QApplication.processEvents()
+
+    assert long_chat.layout_of_items.style.pitch == pytest.approx(2 * pitch, abs=1)
+    assert first_visible(long_chat)[0] == row
+
+
+def test_control_and_the_wheel_ask_for_another_size(view: ConversationView) -> None:
+    asked: list[int] = []
+    view.zoom_requested.connect(asked.append)
+    middle = QPointF(view.viewport().rect().center())
+    for notches in (1, 0.5, 0.5, -1):
+        event = QWheelEvent(
+            middle, middle, QPoint(), QPoint(0, int(120 * notches)), Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.ControlModifier, Qt.ScrollPhase.NoScrollPhase, False,
+        )  # fmt: skip
+        QApplication.sendEvent(view.viewport(), event)
+
+    assert asked == [1, 1, -1]
 
 
 def test_an_empty_conversation_takes_every_event(view: ConversationView) -> None:
