@@ -21,6 +21,7 @@ from convert.vocabulary import template_keys
 from runtime import gguf_header
 from runtime.architectures.binding import bind
 from runtime.architectures.reading import identify
+from runtime.architectures.shapes import require_shapes
 from runtime.checkpoint import Checkpoint
 from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader
@@ -137,6 +138,7 @@ def plan_from_folder(
     architecture, stated = identify(checkpoint)
     require_graph(architecture, stated)
     binding = bind(architecture, stated, checkpoint)
+    require_shapes(checkpoint, binding)
     config = binding.config
     products = products_of(checkpoint, architecture, binding)
     name, made = named_vocabulary(checkpoint, architecture, config)

@@ -193,7 +193,7 @@ class FolderTokenizer:
     @cached_property
     def stop_ids(self) -> frozenset[int]:
         """Every token that ends an answer: of both configs and the tokenizer, and end-of-turn marks by their text."""
-        said = {token for source in self._sources for token in _ids(source.get("eos_token_id"))}
+        said = {token for source in self._sources for token in _ids(source.get("eos_token_id")) if token < self.size}
         marks = {id for text, id in self.control_tokens.items() if text in _END_MARKS}
         own = {self.eos_id} if self.eos_id is not None else set()
         return frozenset(said | marks | own)
@@ -331,7 +331,7 @@ class FolderTokenizer:
 
 def _ids(said: object) -> list[int]:
     found = said if isinstance(said, list) else [said]
-    return [token for token in found if isinstance(token, int) and not isinstance(token, bool)]
+    return [token for token in found if isinstance(token, int) and not isinstance(token, bool) and token >= 0]
 
 
 def _without_marks(inner: Inner, marks: Mapping[str, int]) -> Inner:

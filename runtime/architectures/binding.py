@@ -19,6 +19,7 @@ from runtime.architectures.base import Architecture, Kind, Source, TensorRow, ex
 from runtime.architectures.forms import Form
 from runtime.config import ModelConfig
 from runtime.errors import UserError
+from runtime.model_errors import clean_name
 from runtime.text import _, ngettext
 
 _logger = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class AdapterOnly(UserError):
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(names[:most])
+    shown = ", ".join(map(clean_name, names[:most]))
     return shown if len(names) <= most else _("{names} and others").format(names=shown)
 
 

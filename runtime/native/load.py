@@ -19,15 +19,14 @@ from torch import Tensor
 from runtime.architectures.base import Source
 from runtime.architectures.binding import Claim, bind
 from runtime.architectures.reading import identify
+from runtime.architectures.shapes import WrongShape
 from runtime.config import ModelConfig
 from runtime.engine import LoadListener, StopFlag
-from runtime.errors import UserError
 from runtime.model_errors import LoadStopped
 from runtime.native.linear import Slot
 from runtime.native.norm import keep_norms_exact
 from runtime.native.quantized import Quantizer
 from runtime.native.transformer import Transformer
-from runtime.text import _
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _BLOCK = 4 << 20  # how many values of a large tensor are converted at a time
@@ -54,25 +53,6 @@ class Adapting(Protocol):
     def filled(self, slots: Mapping[str, Slot]) -> None:
         """Hears of weights that have got their values."""
         ...
-
-
-class WrongShape(UserError):
-    """A tensor has another size than the model's settings say."""
-
-    code = "wrong_tensor_shape"
-
-    def __init__(self, name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-        super().__init__(
-            _("The model's tensors do not match its configuration."),
-            _("“{name}” is {found}; the configuration asks for {wanted}.").format(
-                name=name, found=_size(found), wanted=_size(wanted)
-            ),
-            _("Download the model again, or choose another one."),
-        )
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return " × ".join(map(str, shape))
 
 
 def load_model(

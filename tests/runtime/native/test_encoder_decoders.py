@@ -17,6 +17,7 @@ from llama_logits import llama_target_logits
 from memory_checkpoint import MemoryCheckpoint
 from native_gguf import gguf_checkpoint, write_native
 from runtime.architectures import ARCHITECTURES, reading
+from runtime.architectures.shapes import shape_of
 from runtime.checkpoint import open_checkpoint
 from runtime.native.kv_cache import KVCache
 from runtime.native.load import load_model
@@ -243,3 +244,11 @@ def test_every_encoder_decoder_family_has_a_tiny_model() -> None:
     assert named | {OF_2017} == {
         family.name for family in ARCHITECTURES if family.fixed.get("form") == "encoder-decoder"
     }  # fmt: skip
+
+
+def test_the_shapes_are_known_without_the_model(pair: tuple[Any, Transformer]) -> None:
+    model = pair[1]
+    slots = model.slots()
+    assert {name: shape_of(name, model.config) for name in slots} == {
+        name: tuple(slot.tensor.shape) for name, slot in slots.items()
+    }

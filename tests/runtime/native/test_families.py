@@ -13,6 +13,7 @@ from hf_models import CASES, checkpoint_of, oracle
 from llama_logits import llama_logits
 from native_gguf import gguf_checkpoint, write_native
 from runtime.architectures import ARCHITECTURES, reading
+from runtime.architectures.shapes import shape_of
 from runtime.native.kv_cache import KVCache
 from runtime.native.load import load_model
 from runtime.native.transformer import Transformer
@@ -147,3 +148,10 @@ def test_every_decoder_family_has_a_tiny_model() -> None:
     families = {reading.by_hf_type(oracle(name).config.model_type).name for name in NAMES}
 
     assert families == {family.name for family in ARCHITECTURES if family.fixed.get("form", "decoder") == "decoder"}
+
+
+def test_the_shapes_are_known_without_the_model(model: Transformer) -> None:
+    slots = model.slots()
+    assert {name: shape_of(name, model.config) for name in slots} == {
+        name: tuple(slot.tensor.shape) for name, slot in slots.items()
+    }

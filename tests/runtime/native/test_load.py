@@ -13,11 +13,12 @@ from safetensors.torch import save_file
 
 from memory_checkpoint import MemoryCheckpoint
 from native_gguf import write_native
+from runtime.architectures.shapes import WrongShape
 from runtime.checkpoint import open_checkpoint
 from runtime.engine import StopFlag
 from runtime.model_errors import LoadStopped
 from runtime.native import load
-from runtime.native.load import WrongShape, load_model
+from runtime.native.load import load_model
 from tiny_native import tiny_checkpoint
 
 IDS = torch.tensor([[1, 5, 9, 2]])
