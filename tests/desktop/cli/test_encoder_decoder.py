@@ -64,7 +64,7 @@ def test_an_encoder_is_refused_with_the_command_that_runs_it(run: Run, tmp_path:
 def test_our_own_engine_turns_the_source_too_and_searches_with_beams(run: Run, t5: Path):
     exact = ("--dtype", "f32", "--kv-type-k", "f32", "--kv-type-v", "f32", "--flash-attention", "off")
     arguments = ("complete", str(t5), "-p", "translate the miller", "--temperature", "0", "--max-tokens", "8", *exact)
-    search = ("--beams", "4", "--length-penalty", "2", "--early-stopping", "true")
+    search = ("--beams", "4", "--length-penalty", "10", "--early-stopping", "never")
 
     by_llama = run(*arguments)
     by_us = run(*arguments, "--engine", "native")
