@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from runtime.inspection import Inspection, InspectRequest
 from runtime.messages import Message
 from runtime.params import SamplingParams
 from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest, ReplayEvent, StateLoaded, StateSaved
@@ -130,6 +131,21 @@ class Embedder(Protocol):
 
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
         """Does what `Engine.embed` does."""
+        ...
+
+    def close(self) -> None:
+        """Frees the model. May be called twice."""
+        ...
+
+
+class Inspector(Protocol):
+    """A loaded model that is looked into while it reads."""
+
+    def inspect(self, request: InspectRequest, stop: StopFlag) -> Inspection:
+        """Returns attention, probabilities and what each layer would say.
+
+        Raises `UserError`: `NothingToInspect`, `TooLongToInspect`, `NoSuchPart`, `ReadingStopped`.
+        """
         ...
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from runtime.engine import Embedder, Engine, LoadListener, StopFlag, Tokenizer
+from runtime.engine import Embedder, Engine, Inspector, LoadListener, StopFlag, Tokenizer
 from runtime.model_errors import UnsupportedModel
 from runtime.params import LoadParams
 from runtime.text import _
@@ -46,6 +46,15 @@ def open_embedder(
     from runtime.llama.embedding import LlamaEmbedder
 
     return LlamaEmbedder(path, params, listener=listener, stop=stop)
+
+
+def open_inspector(
+    path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
+) -> Inspector:
+    """Loads a model to look into, always with Quern's own engine. Raises `UserError` where that cannot run it."""
+    from runtime.native.inspection import Inspector as NativeInspector
+
+    return NativeInspector(path, params, listener=listener, stop=stop)
 
 
 def open_tokenizer(path: Path) -> Tokenizer:

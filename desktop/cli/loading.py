@@ -13,11 +13,11 @@ from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import harmless
 from desktop.cli.options import Settings
 from runtime import engines
-from runtime.engine import Embedder, Engine
+from runtime.engine import Embedder, Engine, Inspector
 from runtime.params import LoadParams, SamplingParams
 from runtime.text import _
 
-Held = TypeVar("Held", Engine, Embedder)
+Held = TypeVar("Held", Engine, Embedder, Inspector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,11 @@ def opened(model: Wanted) -> contextlib.AbstractContextManager[Engine]:
 def opened_embedder(model: Wanted) -> contextlib.AbstractContextManager[Embedder]:
     """Does what `opened` does, to make vectors only: the model need not be able to write. Raises `UserError`."""
     return _held(model, engines.open_embedder)
+
+
+def opened_inspector(model: Wanted) -> contextlib.AbstractContextManager[Inspector]:
+    """Does what `opened` does, to look into the model. Raises `UserError`."""
+    return _held(model, engines.open_inspector)
 
 
 @contextlib.contextmanager

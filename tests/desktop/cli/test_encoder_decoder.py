@@ -68,7 +68,8 @@ def test_our_own_engine_turns_the_source_too_and_searches_with_beams(run: Run, t
 
     by_llama = run(*arguments)
     by_us = run(*arguments, "--engine", "native")
-    by_beams = run(*arguments, "--engine", "native", *search)
+    wheel = ("complete", str(t5), "-p", "water turns the wheel", "--temperature", "0", "--max-tokens", "8", *exact)
+    by_beams = run(*wheel, "--engine", "native", *search)
 
     assert (by_us.code, by_us.out) == (0, by_llama.out)
     assert by_beams.code == 0
