@@ -138,6 +138,7 @@ COMMANDS: dict[str, Entry] = {
     "tokenize": Entry("tokenize", N_("Shows the tokens of a text.")),
     "score": Entry("score", N_("Shows how likely a model finds a text.")),
     "embed": Entry("embed", N_("Makes vectors of texts.")),
+    "inspect": Entry("inspect", N_("Shows what happens inside a model while it reads a text.")),
     "convert": Entry("convert", N_("Writes a model as a GGUF file, in a type of your choice.")),
     "imatrix": Entry("imatrix", N_("Measures which weights of a model matter, for types of few bits.")),
     "compare": Entry("compare", N_("Shows what a quantization cost.")),

@@ -86,6 +86,7 @@ class AttentionWatch:
     def attention(self, kind: AttentionKind, layer: int, weights: Tensor, first: int) -> None:
         """Takes the weights (1, H, T, S) of a layer over the keys from position `first` on."""
         exact = weights[0].float()
+        exact = exact / exact.sum(dim=-1, keepdim=True)  # a model in 16 bits rounds them
         self._entropy[layer] = entropy(exact).mean(dim=-1).cpu()
         if self.layer is None or layer == self.layer:
             shown = exact.mean(dim=0) if self.head is None else exact[self.head]
