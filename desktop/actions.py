@@ -14,7 +14,7 @@ from runtime.text import N_, _
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One action: its name in code, its words, and its keys (the first is the one that is shown, none is needed)."""
+    """One action: its name in code, its words, and its keys (the first is the one that is shown)."""
 
     name: str
     words: str
@@ -32,13 +32,14 @@ ACTIONS = (
     Declared("settings", N_("Show or hide the settings"), ("Ctrl+,",)),
     Declared("system_prompt", N_("Show or hide the system prompt"), ("Ctrl+I",)),
     Declared("models", N_("Choose a model"), ("Ctrl+L",)),
+    Declared("palette", N_("Find anything: the command palette"), ("Ctrl+K",)),
     Declared("library", N_("Open the library of models"), ("Ctrl+Shift+L",)),
     Declared("convert", N_("Convert a model"), ("Ctrl+Shift+E",)),
     Declared("open_file", N_("Open a model file"), ("Ctrl+O",)),
     Declared("composer", N_("Write a message"), ("Ctrl+J",)),
-    Declared("export_markdown", N_("Export this chat as Markdown"), ()),
-    Declared("export_json", N_("Export this chat as JSON"), ()),
-    Declared("import_chats", N_("Import chats from a file"), ()),
+    Declared("export_markdown", N_("Export this chat as Markdown"), ("Ctrl+S",)),
+    Declared("export_json", N_("Export this chat as JSON"), ("Ctrl+Shift+S",)),
+    Declared("import_chats", N_("Import chats from a file"), ("Ctrl+Shift+O",)),
     Declared("stop", N_("Stop the answer"), ("Esc",)),
     Declared("shortcuts", N_("Show the keyboard shortcuts"), ("F1", "?")),
     Declared("quit", N_("Quit"), ("Ctrl+Q",)),
@@ -71,7 +72,7 @@ def _made(window: QWidget, declared: Declared, handler: Callable[[], None]) -> Q
 
 def shown_shortcuts() -> list[tuple[str, str]]:
     """Returns every action's words and keys, as the system writes them."""
-    pairs = [(declared.words, declared.keys[0]) for declared in ACTIONS if declared.keys]
+    pairs = [(declared.words, declared.keys[0]) for declared in ACTIONS]
     return [(_(words), native(key)) for words, key in (*pairs, *IN_PLACE)]
 
 

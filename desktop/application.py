@@ -111,6 +111,8 @@ class Application(QObject):
             store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name,
             states=KeptStates(client, opening.places.cache / "chat-states", parent=self), parent=self,
         )  # fmt: skip
+        session.settings_changed.connect(live.use_chat)
+        live.chat_layer_changed.connect(session.set_settings)
         opening.themes.choose(live.app.theme)
         opening.state.set("theme", live.app.theme)
         return Parts(store=store, client=client, session=session, items=items, models=models, live=live,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from shiboken6 import isValid
 
 from desktop.actions import make_actions
 from desktop.chat.composing import ComposingArea
@@ -40,12 +41,15 @@ from desktop.shell import STATE_KEY
 from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
 from desktop.store.keeper import ChatsNotSaved
+from desktop.store.records import ChatSummary
 from desktop.theme import Size, Space, Theme, ThemeSource
 from runtime.errors import ErrorInfo
+from runtime.places import places
 from runtime.protocol import EngineInfo
 from runtime.text import _
 
 if TYPE_CHECKING:
+    from desktop.palette.palette import Palette
     from desktop.settings.panel import SettingsPanel
 
 
@@ -141,6 +145,7 @@ class MainWindow(QWidget):
             "zoom_reset": self.zoom.reset,
             "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
+            "palette": self.open_palette,
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
             "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
             "export_json": lambda: self.exchange.ask_export(self._parts.session.chat_id, "json"),
@@ -394,8 +399,11 @@ class MainWindow(QWidget):
 
     def _made_panel(self) -> SettingsPanel:
         from desktop.settings.panel import SettingsPanel
+        from desktop.settings.presets import PresetFolder
 
-        panel = SettingsPanel(self._parts.live)
+        panel = SettingsPanel(
+            self._parts.live, models=self._parts.models, presets=PresetFolder(places().config / "presets")
+        )
         panel.setMinimumWidth(Size.PANEL[0])
         panel.setMaximumWidth(Size.PANEL[2])
         panel.close_requested.connect(self._toggle_panel)
@@ -450,6 +458,31 @@ class MainWindow(QWidget):
         """Lets typing go where messages are written."""
         self.pages.turn_to("chat")
         self.composing.composer.edit.setFocus()
+
+    def open_palette(self) -> Palette:
+        """Opens the list of everything that can be done or opened by its name."""
+        from desktop.palette import entries
+        from desktop.palette.palette import Palette
+
+        palette = Palette(self)
+        rows = palette.rows
+        rows.add(entries.of_actions(self.actions_by_name))
+        rows.add(entries.of_settings(self._show_setting))
+        rows.add(entries.of_models(self.pages.models, self._chat_with))
+
+        def take(chats: list[ChatSummary] | None) -> None:
+            if isValid(rows):
+                rows.add(entries.of_chats(chats or (), lambda chat_id: self._open_chat(chat_id, None)))
+
+        self._parts.store.list_chats(take)
+        palette.open_over(self)
+        return palette
+
+    def _show_setting(self, title: str) -> None:
+        self.show_panel(True)
+        if self._panel is not None:
+            self._panel.search.setText(title)
+            self._panel.search.setFocus()
 
     def _show_shortcuts(self) -> None:
         ShortcutsCard(self).open_over(self)

@@ -110,6 +110,11 @@ class Models(QObject):
         return self._status
 
     @property
+    def info(self) -> ModelInfo | None:
+        """The model in use, loaded or not; None where it is not known."""
+        return self._info
+
+    @property
     def path(self) -> str:
         """The path of the model in use, loaded or not; empty where it is not known."""
         return str(self._info.path) if self._info is not None else ""
@@ -203,6 +208,7 @@ class Models(QObject):
             self._report(found.info)
             return
         self._info = found
+        self._live.use_model(found.key)
         then(found)
 
     def _load_unless_fatal(self, info: ModelInfo) -> None:

@@ -43,6 +43,11 @@ class Pages(QStackedWidget):
         parts.models.status_changed.connect(self._follow_model)
 
     @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        """The models that the last scan found."""
+        return self._models
+
+    @property
     def page(self) -> str:
         """The name of the page that shows."""
         shown: Any = self.currentWidget()
@@ -111,6 +116,7 @@ class Pages(QStackedWidget):
     def _follow_moved(self, before: str, after: str) -> None:
         """Whatever named the file by its path names its new place."""
         live = self._parts.live
+        live.move_model(spelled_path(before), spelled_path(after))
         if path_of(live.app.model) == Path(before):
             live.set_values(AppSettings, model=spelled_path(after))
 

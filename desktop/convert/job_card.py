@@ -30,6 +30,7 @@ class JobCard(QFrame):
 
     chat_requested = Signal(str)  # path
     remove_requested = Signal()
+    failed = Signal()
 
     def __init__(self, conversion: Conversion, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -47,12 +48,13 @@ class JobCard(QFrame):
         self._tick = QTimer(self, interval=_TICK_MS)
         self._tick.timeout.connect(self._show)
         self._lay_out()
-        self.stop.clicked.connect(conversion.job.stop)
+        self.stop.clicked.connect(conversion.stop)
         self.chat.clicked.connect(lambda: self.chat_requested.emit(str(conversion.target)))
         self.close_button.clicked.connect(self.remove_requested)
         conversion.changed.connect(self._show)
-        conversion.finished.connect(self._finish)
+        conversion.ended.connect(self._end)
         self._show()
+        self._end()
 
     def _lay_out(self) -> None:
         row = QHBoxLayout()
@@ -68,7 +70,7 @@ class JobCard(QFrame):
         column.addWidget(self.quality)
 
     def _show(self) -> None:
-        job = self.conversion.job
+        job = self.conversion
         self._title.set_whole(one_line(job.name))
         self._words.setText(self._line())
         self._words.set_tone("bad" if job.state is JobState.FAILED else "quiet")
@@ -85,7 +87,7 @@ class JobCard(QFrame):
             self._tick.stop()
 
     def _line(self) -> str:
-        job = self.conversion.job
+        job = self.conversion
         match job.state:
             case JobState.WAITING:
                 return _("Waits for the conversion before it.")
@@ -100,7 +102,7 @@ class JobCard(QFrame):
         return self._done_line()
 
     def _progress_line(self) -> str:
-        job = self.conversion.job
+        job = self.conversion
         if not job.phase:
             return _("Looking at the source…")
         words = _(_PHASES.get(job.phase, N_("Working: {percent}"))).format(percent=share(job.fraction))
@@ -120,6 +122,8 @@ class JobCard(QFrame):
         notes = [one_line(str(note), limit=300) for note in told]
         return "\n".join([line, *notes])
 
-    def _finish(self, _path: str) -> None:
+    def _end(self) -> None:
         card = self.conversion.result.get("card")
         self.quality.show_card(card if isinstance(card, dict) else {})
+        if self.conversion.state is JobState.FAILED:
+            self.failed.emit()

@@ -69,6 +69,9 @@ class ConvertPage(QWidget):
         self.cards: list[JobCard] = []
         self._lay_out()
         self._connect()
+        for job in jobs.all:  # the page may be built anew while they run
+            if isinstance(job, Conversion):
+                self._add_card(job)
 
     # --- building --------------------------------------------------------------------------------------------------
 
@@ -314,18 +317,21 @@ class ConvertPage(QWidget):
             Path(self._wanted), target, self.recipe, agreed=agreed, verify=self.verify.isChecked(),
             card=self.measure.isChecked(),
         )  # fmt: skip
+        self._add_card(conversion)
+        self._jobs.add(conversion)
+
+    def _add_card(self, conversion: Conversion) -> None:
         card = JobCard(conversion)
         card.chat_requested.connect(self.chat_requested)
         card.remove_requested.connect(lambda: self._remove(card))
+        card.failed.connect(lambda: self._look_at_failure(card))
         conversion.finished.connect(self.converted)
-        conversion.job.ended.connect(lambda: self._look_at_failure(card))
         self.cards.insert(0, card)
         self._list.insertWidget(0, card)
-        self._jobs.add(conversion.job)
 
     def _look_at_failure(self, card: JobCard) -> None:
         """What a person can agree to is asked where it was begun; the job that was refused goes away."""
-        error = card.conversion.job.error
+        error = card.conversion.error
         words = _AGREE.get(error.code, "") if error is not None else ""
         if error is not None and words:
             error = replace(error, hint="")  # which names a flag; the button does the same
@@ -337,7 +343,7 @@ class ConvertPage(QWidget):
         if card in self.cards:
             self.cards.remove(card)
             card.deleteLater()
-            self._jobs.remove(card.conversion.job)
+            self._jobs.remove(card.conversion)
 
     def _show_problem(self, error: ErrorInfo) -> None:
         self.notice.show_error(error, tone="caution", about="convert")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
@@ -13,11 +14,18 @@ from desktop import fonts
 from desktop.controls.buttons import Button, IconButton, SearchField, Words
 from desktop.settings.creativity import CreativityRow
 from desktop.settings.live import LiveSettings
+from desktop.settings.memory_card import MemoryCard
+from desktop.settings.memory_gauge import MemoryGauge
+from desktop.settings.presets import PresetFolder
+from desktop.settings.scope_bar import ScopeBar
 from desktop.settings.sections import Section
 from desktop.theme import Space
 from runtime.params import GROUPS
 from runtime.settings import SettingField, fields_of, sections_of
 from runtime.text import N_, _
+
+if TYPE_CHECKING:
+    from desktop.models import Models
 
 # The order in which people look for things; sections that are not named here follow. True: open at first.
 _ORDER: dict[str, bool] = {
@@ -25,7 +33,6 @@ _ORDER: dict[str, bool] = {
     N_("Repetition"): False, N_("Form of the answer"): False,
     N_("Expert sampling"): False, N_("Speed"): False, N_("Graphics card"): False,
 }  # fmt: skip
-_COMPOSITE_SECTION = "Answer"
 
 
 class SettingsPanel(QWidget):
@@ -34,7 +41,11 @@ class SettingsPanel(QWidget):
     reload_requested = Signal()
     close_requested = Signal()
 
-    def __init__(self, live: LiveSettings, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, live: LiveSettings, *, models: Models | None = None, presets: PresetFolder | None = None,
+        parent: QWidget | None = None,
+    ) -> None:  # fmt: skip
+        """With `models` the memory they take is shown, with `presets` settings are kept under names."""
         super().__init__(parent)
         self.setObjectName("panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -44,6 +55,8 @@ class SettingsPanel(QWidget):
         self._findings: deque[Callable[[], None]] = deque()
         self._next_step = QTimer(self, interval=0)
         self._next_step.timeout.connect(self._take_step)
+        self.gauge = MemoryGauge(models, live, self) if models is not None else None
+        self.scope = ScopeBar(live, presets) if presets is not None else None
         self.sections = self._make_sections()
         self.search = SearchField(_("Search settings"))
         self.search.textChanged.connect(self._find)
@@ -74,14 +87,18 @@ class SettingsPanel(QWidget):
         return [
             Section(
                 title, found[title], self._live,
-                first_row=self._composite if title == _COMPOSITE_SECTION else None,
+                first_row=self._first_rows().get(title),
                 parent=self,
             )
             for title in order
         ]  # fmt: skip
 
-    def _composite(self) -> QWidget:
-        return CreativityRow(self._live)
+    def _first_rows(self) -> dict[str, Callable[[], QWidget]]:
+        """Returns what stands above the single settings of a section."""
+        rows: dict[str, Callable[[], QWidget]] = {"Answer": lambda: CreativityRow(self._live)}
+        if (gauge := self.gauge) is not None:
+            rows["Memory"] = lambda: MemoryCard(gauge)
+        return rows
 
     def _make_reload_bar(self) -> QFrame:
         bar = QFrame()
@@ -121,6 +138,11 @@ class SettingsPanel(QWidget):
         searching.setContentsMargins(0, 0, Space.SMALL, 0)
         searching.addWidget(self.search)
         column.addLayout(searching)
+        if self.scope is not None:
+            scoping = QHBoxLayout()
+            scoping.setContentsMargins(0, Space.MEDIUM, Space.SMALL, 0)
+            scoping.addWidget(self.scope)
+            column.addLayout(scoping)
         return column
 
     def _scroller(self) -> QScrollArea:

@@ -518,3 +518,30 @@ def test_closing_asks_while_a_conversion_runs(open_window: Open, qtbot: QtBot) -
     assert window.notice.isVisible()
     window.notice.acted.emit(window.notice.code)
     assert quits == [1]
+
+
+def test_the_palette_finds_chats_settings_models_and_actions_by_keys_alone(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "Millers and their stones")
+    answered(window, qtbot)
+    window.pages.turn_to("library")
+    qtbot.waitUntil(lambda: len(window.pages.models) == 3)
+    kinds: set[str] = set()
+    palette = window.open_palette()
+    for typed in ("Millers and", "temperature", "Large 70B", "New chat"):
+        palette.search.setText(typed)
+        qtbot.waitUntil(lambda: palette.rows.rowCount() > 0)
+        kinds.add(palette.rows.index(0).data(Qt.ItemDataRole.AccessibleTextRole).split(", ")[1])
+    assert kinds == {"Chat", "Setting", "Model", "Action"}
+    qtbot.keyClick(palette.search, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: window._parts.items.rowCount() == 0)
+
+
+def test_a_setting_chosen_in_the_palette_is_shown(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window()
+    palette = window.open_palette()
+    palette.search.setText("context length")
+    qtbot.keyClick(palette.search, Qt.Key.Key_Return)
+    assert window.panel is not None
+    assert window.panel.isVisible()
+    assert window.panel.search.text() == "Context length"

@@ -77,6 +77,8 @@ def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
     session = ChatSession(
         store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name
     )
+    session.settings_changed.connect(live.use_chat)
+    live.chat_layer_changed.connect(session.set_settings)
     themes, jobs = ThemeSource(qt), Jobs()
     dress(qt, themes.theme)
     try:

@@ -31,6 +31,8 @@ def page(source: Path, qtbot: QtBot) -> Iterator[ConvertPage]:
     made = ConvertPage(jobs)
     qtbot.addWidget(made)
     made.set_models([gguf_file(source, source="folder")], memory=(8 << 30, 16 << 30))
+    made.verify.setChecked(False)
+    made.measure.setChecked(False)
     made.show()
     yield made
     jobs.kill_now()
@@ -89,11 +91,20 @@ def test_a_stopped_conversion_leaves_nothing_behind(page: ConvertPage, source: P
     choose(page, "Q8_0")
     page.begin()
     page.begin()
-    waiting = page.cards[0].conversion.job
+    waiting = page.cards[0].conversion
     assert waiting.state is JobState.WAITING
     for card in page.cards:
-        card.conversion.job.stop()
-    qtbot.waitUntil(lambda: all(not card.conversion.job.active for card in page.cards), timeout=_PATIENCE_MS)
+        card.conversion.stop()
+    qtbot.waitUntil(lambda: all(not card.conversion.active for card in page.cards), timeout=_PATIENCE_MS)
     assert waiting.state is JobState.STOPPED
     left = {path.name for path in source.parent.iterdir()} - {source.name, "Tiny-Q8_0.gguf"}
     assert left == set()
+
+
+def test_a_page_that_is_built_anew_shows_what_is_under_way(page: ConvertPage, qtbot: QtBot) -> None:
+    choose(page, "Q8_0")
+    page.begin()
+    newer = ConvertPage(page._jobs)
+    qtbot.addWidget(newer)
+    assert [card.conversion for card in newer.cards] == [page.cards[0].conversion]
+    qtbot.waitUntil(lambda: page.cards[0].conversion.state is JobState.DONE, timeout=_PATIENCE_MS)
