@@ -105,13 +105,13 @@ class Attention(nn.Module):
     def _own(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor, Mask, int]:
         """Returns queries of the new positions, keys and values of all, the mask, and the first key's position."""
         H, K, _ = self.heads
-        heads = self.qkv(x).view(*x.shape[:2], -1, self.head_dim)  # (B, T, H + K + K, D)
-        v = heads[:, :, H + K :]
+        heads = self.qkv(x).view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)  # (B, H + K + K, T, D)
+        qk, v = heads[:, : H + K], heads[:, H + K :]
         if self.qk_norm != "none":
-            heads = torch.cat(self._normed(heads[:, :, :H], heads[:, :, H : H + K]), dim=2)
+            qk = torch.cat(self._normed(qk[:, :H], qk[:, H:]), dim=1)
         if self.rope is not None:
-            heads = rotate(heads[:, :, : H + K], step.turns[self.rope], self.rope)
-        q, k, v = (part.transpose(1, 2) for part in (heads[:, :, :H], heads[:, :, H : H + K], v))
+            qk = rotate(qk, step.turns[self.rope], self.rope)
+        q, k = qk[:, :H], qk[:, H:]
         first = 0
         if step.cache is not None:
             k, v, first = step.cache.append(self.layer, k, v)
@@ -120,7 +120,7 @@ class Attention(nn.Module):
     def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         if self.qk_norm == "head":
             return self.q_norm(q), self.k_norm(k)
-        return self.q_norm(q.flatten(2)).view_as(q), self.k_norm(k.flatten(2)).view_as(k)
+        return _norm_across_heads(q, self.q_norm), _norm_across_heads(k, self.k_norm)
 
     def _cross(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor, Tensor, Mask, int]:
         """Returns queries of the new positions, and keys and values of the encoder's output, made once per source."""
@@ -133,3 +133,10 @@ class Attention(nn.Module):
             if step.cache is not None:
                 step.cache.set_cross(self.layer, *kept)
         return q, *kept, step.encoded_mask, 0
+
+
+def _norm_across_heads(x: Tensor, norm: nn.Module) -> Tensor:
+    """Norms all heads of a position as one vector: (B, H, T, D) → the same."""
+    whole = x.transpose(1, 2)
+    normed: Tensor = norm(whole.flatten(2))
+    return normed.view(whole.shape).transpose(1, 2)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 def project(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns x Wᵀ + b: (…, inputs) → (…, outputs)."""
-    if x.numel() == weight.shape[1] and weight.dtype == torch.bfloat16 and weight.device.type == "cpu":
+    if weight.dtype is torch.bfloat16 and weight.is_cpu and x.numel() == weight.shape[1]:
         # one vector: the matrix-vector kernel reads bf16 weights 1.5 times as fast as the general one, equal to the bit
         row = x.reshape(-1)
         out = torch.mv(weight, row) if bias is None else torch.addmv(bias, weight, row)
@@ -40,6 +40,16 @@ class FusedLinear(Linear):
     def __init__(self, inputs: int, parts: Mapping[str, int], *, bias: bool) -> None:
         super().__init__(inputs, sum(parts.values()), bias=bias)
         self.parts = dict(parts)
+
+
+def shorten_look_ups(model: nn.Module) -> None:
+    """Lets Python find the modules of a finished model like any other attribute.
+
+    torch keeps them in a dictionary of its own, where Python looks last: 0.4 µs each, and a token passes 500 of them.
+    A module that is exchanged is found the longer way again.
+    """
+    for module in model.modules():
+        vars(module).update(module._modules)
 
 
 class Slot(NamedTuple):

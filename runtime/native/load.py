@@ -23,7 +23,7 @@ from runtime.architectures.shapes import WrongShape
 from runtime.config import ModelConfig
 from runtime.engine import LoadListener, StopFlag
 from runtime.model_errors import LoadStopped
-from runtime.native.linear import Slot
+from runtime.native.linear import Slot, shorten_look_ups
 from runtime.native.norm import keep_norms_exact
 from runtime.native.quantized import Quantizer
 from runtime.native.transformer import Transformer
@@ -85,6 +85,7 @@ def load_model(
             quantizer.filled(filled.values())
     if quantizer is not None:
         quantizer.finish()
+    shorten_look_ups(model)
     return model
 
 

@@ -93,7 +93,7 @@ class RotaryTable:
 def rotate(x: Tensor, cos_sin: CosSin, rope: Rope) -> Tensor:
     """Turns each pair (a, b) of the last axis by its angle: (a cos - b sin, b cos + a sin).
 
-    x is (B, T, heads, D); cos and sin fit (…, T, 1, dim). What a head has beyond dim passes unchanged.
+    x is (B, heads, T, D); cos and sin are (T, dim), or (B, 1, T, dim). What a head has beyond dim passes unchanged.
     """
     cos, sin = cos_sin
     dim = cos.shape[-1]

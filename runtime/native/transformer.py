@@ -209,8 +209,9 @@ def _table(rows: int, columns: int) -> nn.Embedding:
 
 
 def _for_heads(cos_sin: CosSin) -> CosSin:
-    """(…, T, dim) → (…, T, 1, dim), the same for every head."""
-    return cos_sin[0].unsqueeze(-2), cos_sin[1].unsqueeze(-2)
+    """(T, dim) → the same, and (B, T, dim) → (B, 1, T, dim): every head turns alike."""
+    cos, sin = cos_sin
+    return cos_sin if cos.ndim == 2 else (cos.unsqueeze(1), sin.unsqueeze(1))
 
 
 def _ropes(config: ModelConfig) -> set[Rope]:

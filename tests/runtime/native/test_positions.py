@@ -32,7 +32,7 @@ def turned(x: Tensor, rope: Rope, start: int, *, length: int = 0) -> Tensor:
     """Rotates x (T, D) from position `start` on."""
     T, D = x.shape
     cos, sin = RotaryTable(rope, D).at(slice(start, start + T), length or start + T, like=x)
-    return rotate(x[None, :, None], (cos[:, None], sin[:, None]), rope)[0, :, 0]
+    return rotate(x[None, None], (cos, sin), rope)[0, 0]
 
 
 def test_sinusoidal_positions_are_those_of_the_paper() -> None:
