@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from runtime import gguf_header, runnable
 from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader, UnsupportedModel
@@ -29,18 +31,26 @@ class NoDraftModel(UserError):
         )
 
 
-def draft_header(params: LoadParams) -> GgufHeader | None:
-    """Returns the draft model's header; None where none is to be used.
-
-    Raises `NoDraftModel`, and what naming a model and reading its header raise.
-    """
+def draft_path(params: LoadParams) -> Path | None:
+    """Returns where the draft model is; None where none is to be used. Raises what `draft_header` raises."""
     if params.speculation != "draft":
         return None
     if not params.draft_model.strip():
         raise NoDraftModel
     from runtime.library import resolve  # looks through the disk for names
 
-    header = gguf_header.read_header(resolve(str(path_of(params.draft_model.strip()))).path)
+    return resolve(str(path_of(params.draft_model.strip()))).path
+
+
+def draft_header(params: LoadParams) -> GgufHeader | None:
+    """Returns the draft model's header; None where none is to be used.
+
+    Raises `NoDraftModel`, and what naming a model and reading its header raise.
+    """
+    path = draft_path(params)
+    if path is None:
+        return None
+    header = gguf_header.read_header(path)
     runnable.require_runnable(header)
     if runnable.turns_texts(header):
         raise UnsupportedModel(header.path, _("It turns one text into another, and cannot guess how one goes on."))

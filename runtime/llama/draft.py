@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime import draft_file
+from runtime.draft_vocabulary import FIRST_COMPARED, DraftVocabularyDiffers, size_difference, token_difference
 from runtime.drafts import Guess
 from runtime.engine import LoadListener, StopFlag
-from runtime.errors import UserError
 from runtime.evaluation import common_prefix
 from runtime.gguf_header import GgufHeader
 from runtime.llama.cache import TokenCache
@@ -26,22 +26,7 @@ from runtime.params import LoadParams
 from runtime.places import shown_path
 from runtime.text import _
 
-_SIZES_DIFFER = 128  # tokens; families pad their vocabularies differently (the same tolerance as llama.cpp's)
-_FIRST_COMPARED = 5  # the first few are marks, which relatives name differently
 _GRADES = 10  # a grade for each tenth of probability
-
-
-class DraftVocabularyDiffers(UserError):
-    """A draft model that writes other tokens."""
-
-    code = "draft_vocabulary"
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(
-            _("“{name}” cannot be the draft model here.").format(name=name),
-            reason,
-            _("Choose a smaller model of the same family, or let the text itself be the draft (n-grams)."),
-        )
 
 
 def load_drafter(
@@ -169,12 +154,10 @@ def _difference(library: Any, ours: Vocabulary, draft: Vocabulary) -> str:
         marks = [mark(side.handle) if adds(side.handle) else -1 for side in (ours, draft)]
         if marks[0] != marks[1]:
             return _("It begins or ends a text with another token.")
-    if abs(ours.size - draft.size) > _SIZES_DIFFER:
-        words = _("It has {theirs} tokens, the model has {ours}.")
-        return words.format(theirs=f"{draft.size:,}", ours=f"{ours.size:,}")
+    if sizes := size_difference(ours.size, draft.size):
+        return sizes
     text = library.llama_vocab_get_text
-    for token in range(_FIRST_COMPARED, min(ours.size, draft.size)):
+    for token in range(FIRST_COMPARED, min(ours.size, draft.size)):
         if text(ours.handle, token) != text(draft.handle, token):
-            words = _("Its token {token} is “{theirs}”, the model's is “{ours}”.")
-            return words.format(token=token, theirs=draft.label(token), ours=ours.label(token))
+            return token_difference(token, ours.label(token), draft.label(token))
     return ""

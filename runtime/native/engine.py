@@ -33,7 +33,7 @@ from runtime.native.model import NativeModel
 from runtime.native.reader import CacheReader
 from runtime.native.sampling import TokenSampler
 from runtime.native.source import SourceCache
-from runtime.native.steps import steps_for
+from runtime.native.steps import Draft, load_draft, steps_for
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path, spelled_path
 from runtime.prompt import Prompt, PromptBuilder
@@ -75,13 +75,20 @@ class NativeEngine:
         started = time.monotonic()
         self._model = NativeModel(path, params, forms=_FORMS, listener=listener, stop=stop)
         self._cache = SourceCache(self._model) if self._model.reads_source else TokenCache(self._model)
-        self._steps = steps_for(self._model, self._cache)
+        try:
+            self._draft = load_draft(self._model, stop=stop)
+        except BaseException:
+            self._model.close()
+            raise
+        self._steps = steps_for(self._model, self._cache, self._draft)
         self._known = KnownAnswers()
         self._prompts = _prompts_of(self._model, self._known)
         self._matchers: Matchers | None = None
         self._breakers: tuple[tuple[str, ...], Breakers] = ((), {})
         self._deciding = deciding(self._model.params.replace(threads=self._model.threads))
-        self._info = _info_of(self._model, speculates=self._steps.speculates, load_seconds=time.monotonic() - started)
+        self._info = _info_of(
+            self._model, self._draft, speculates=self._steps.speculates, load_seconds=time.monotonic() - started
+        )
 
     @property
     def info(self) -> EngineInfo:
@@ -89,6 +96,8 @@ class NativeEngine:
 
     def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
         self._cache.watch(stop)
+        if self._draft is not None:
+            self._draft.cache.watch(stop)
         prompt = self._prompts.build(request)
         self._require_known(prompt.ids)
         if prompt.dropped:
@@ -237,6 +246,8 @@ class NativeEngine:
 
     def close(self) -> None:
         self._prompts.close()
+        if self._draft is not None:
+            self._draft.close()
         self._model.close()
         self._cache.close()
         gc.collect()  # modules refer to each other in circles
@@ -250,8 +261,9 @@ def _prompts_of(model: NativeModel, known: KnownAnswers) -> PromptBuilder | Sour
     )  # fmt: skip
 
 
-def _info_of(model: NativeModel, *, speculates: bool, load_seconds: float) -> EngineInfo:
+def _info_of(model: NativeModel, draft: Draft | None, *, speculates: bool, load_seconds: float) -> EngineInfo:
     config = model.config
+    models = [model] if draft is None else [model, draft.model]
     n_params = sum(slot.tensor.numel() for slot in model.transformer.slots().values())
     return EngineInfo(
         engine="native",
@@ -275,9 +287,10 @@ def _info_of(model: NativeModel, *, speculates: bool, load_seconds: float) -> En
         adapters=model.adapters.words,
         templates=tuple(map(clean_name, model.templates)),
         template_guess="" if model.templates else chat_formats.guess(model.vocabulary.is_token),
-        memory_bytes=model.weight_bytes + model.cache_bytes,
+        memory_bytes=sum(each.weight_bytes + each.cache_bytes for each in models),
         load_seconds=load_seconds,
         speculation=model.params.speculation if speculates else "off",
+        draft_path=spelled_path(draft.model.path) if draft is not None else "",
         notes=tuple(model.notes),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import engines
+import speculating
 import tiny_gguf
 import tiny_lora
 from engines import chat, collect, raw
@@ -189,6 +190,29 @@ def test_guesses_change_no_text(tiny: Path) -> None:
     plain, guessing = native(tiny), native(tiny, speculation="ngram", draft_tokens=8)
     assert guessing.info.speculation == "ngram"
     assert collect(guessing, request).text == collect(plain, request).text
+
+
+@pytest.mark.parametrize("guesses_well", [True, False])
+def test_a_draft_model_changes_no_text(tiny: Path, tmp_path: Path, guesses_well: bool) -> None:
+    other = tiny_gguf.write_tiny(tmp_path / "other.gguf", seed=3, n_layers=1)
+    draft = tiny if guesses_well else other
+    request = raw(TEXT, max_tokens=48)
+    engine = native(tiny, speculation="draft", draft_model=str(draft))
+    assert engine.info.draft_path == str(draft)
+    speculating.check_every_guess(engine)
+    answer = collect(engine, request)
+    assert answer.text == collect(native(tiny), request).text
+    usage = answer.end.usage
+    assert usage.drafted_tokens > 0
+    assert (usage.accepted_tokens > 20) is guesses_well
+    assert len(engine._cache) == usage.context_used  # type: ignore[attr-defined]
+
+
+def test_a_draft_model_with_another_vocabulary_is_refused(tiny: Path, tmp_path: Path) -> None:
+    tiny_gguf.write_scripted(tmp_path / "other.gguf", [b"la ", b"li "])
+    with pytest.raises(UserError) as caught:
+        native(tiny, speculation="draft", draft_model=str(tmp_path / "other.gguf"))
+    assert caught.value.info.code == "draft_vocabulary"
 
 
 def test_an_answer_is_held_to_a_schema(tiny: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,9 +14,10 @@ from both_chains import Numbers
 from runtime.draft_pace import DraftPace
 from runtime.drafts import Drafter, Guess
 from runtime.native.sampling import TokenSampler
-from runtime.native.speculative import ModelDrafter, OneByOne, Speculation, Steps
+from runtime.native.speculative import ModelDrafter
 from runtime.ngram import NgramDrafter
 from runtime.params import SamplingParams
+from runtime.speculation import OneByOne, Speculation, Steps
 
 V, END = 12, 0
 PROMPT = [3, 4, 5, 3, 4]
@@ -31,6 +32,7 @@ class TableReader:
         self.context_length = context_length
         self.passes = 0
         self.longest = 0
+        self.rows = np.zeros((0, V), np.float32)  # of what was read last
 
     def read(self, ids: Sequence[int]) -> np.ndarray:
         self.passes += 1
@@ -40,7 +42,23 @@ class TableReader:
             self.ids.append(token)
             assert len(self.ids) <= self.context_length
             rows.append(self._table[(0, *self.ids)[-2:]])
-        return np.array(rows)
+        self.rows = np.array(rows)
+        return self.rows
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def append(self, token: int) -> None:
+        self.read([token])
+
+    def append_draft(self, ids: Sequence[int]) -> None:
+        self.read(ids)
+
+    def settle(self) -> None: ...
+
+    def take_back(self, length: int) -> bool:
+        self.truncate(length)
+        return True
 
     def truncate(self, length: int) -> None:
         assert length <= len(self.ids)
@@ -77,14 +95,20 @@ class Random:
             yield Guess(int(self._rng.integers(V)), grade=1, chance=0.5)
 
 
+def speculation(reader: TableReader, drafter: Drafter, **options: Any) -> Speculation:
+    cache: Any = reader  # as much of a cache as is asked for
+    return Speculation(cache, drafter, context_length=reader.context_length, **options)
+
+
 def answer(steps: Steps, reader: TableReader, *, seed: int, tokens: int = 200, **settings: Any) -> list[int]:
     """Draws an answer as an engine does."""
     sampler = TokenSampler(Numbers(V), SamplingParams(**settings), seed=seed, context_length=reader.context_length)
     sampler.remember(PROMPT)
-    steps.begin(reader.read(PROMPT)[-1])
+    reader.read(PROMPT)
+    steps.begin()
     ids: list[int] = []
     while len(ids) < tokens:
-        token = sampler.sample(steps.logits)
+        token = sampler.sample(reader.rows[steps.row])
         assert token is not None
         ids.append(token)
         if token == END or len(ids) == tokens:
@@ -98,7 +122,7 @@ def answer(steps: Steps, reader: TableReader, *, seed: int, tokens: int = 200, *
 
 def plain(seed: int, **settings: Any) -> list[int]:
     reader = TableReader(1)
-    return answer(OneByOne(reader), reader, seed=seed, **settings)
+    return answer(OneByOne(cast(Any, reader)), reader, seed=seed, **settings)
 
 
 def drafters() -> dict[str, Drafter]:
@@ -124,7 +148,7 @@ def test_the_answer_is_the_same_and_the_cache_holds_what_was_said(
     name: str, settings: dict[str, Any], seed: int
 ) -> None:
     reader = TableReader(1)
-    steps = Speculation(reader, drafters()[name], pace=Eager(), most=7, ends_answer=lambda token: token == END)
+    steps = speculation(reader, drafters()[name], pace=Eager(), most=7, ends_answer=lambda token: token == END)
 
     ids = answer(steps, reader, seed=seed, **settings)
 
@@ -137,7 +161,7 @@ def test_the_answer_is_the_same_and_the_cache_holds_what_was_said(
 def test_right_guesses_save_passes() -> None:
     reader = TableReader(1)
     itself = ModelDrafter(TableReader(1), n_vocab=V, least_chance=0.0)
-    steps = Speculation(reader, itself, pace=Eager(), most=7, ends_answer=lambda token: False)
+    steps = speculation(reader, itself, pace=Eager(), most=7, ends_answer=lambda token: False)
 
     ids = answer(steps, reader, seed=0, temperature=0.0, tokens=81, logit_bias=("0=-inf",))
 
@@ -148,7 +172,7 @@ def test_right_guesses_save_passes() -> None:
 
 def test_the_real_pace_draws_the_same_too() -> None:
     reader = TableReader(1)
-    steps = Speculation(reader, NgramDrafter(2), pace=DraftPace(free=True), most=7, ends_answer=lambda t: t == END)
+    steps = speculation(reader, NgramDrafter(2), pace=DraftPace(free=True), most=7, ends_answer=lambda t: t == END)
 
     assert answer(steps, reader, seed=4) == plain(4)
 
@@ -156,7 +180,7 @@ def test_the_real_pace_draws_the_same_too() -> None:
 def test_no_guess_is_read_past_the_context_or_the_answers_length() -> None:
     reader = TableReader(1, context_length=40)
     itself = ModelDrafter(TableReader(1), n_vocab=V, least_chance=0.0)
-    steps = Speculation(reader, itself, pace=Eager(), most=16, ends_answer=lambda token: False)
+    steps = speculation(reader, itself, pace=Eager(), most=16, ends_answer=lambda token: False)
 
     ids = answer(steps, reader, seed=0, temperature=0.0, tokens=36, logit_bias=("0=-inf",))
 
@@ -169,7 +193,7 @@ def test_the_distribution_is_the_models() -> None:
     draws = 1500
     for seed in range(draws):
         reader = TableReader(1)
-        steps = Speculation(reader, Random(), pace=Eager(), most=7, ends_answer=lambda token: False)
+        steps = speculation(reader, Random(), pace=Eager(), most=7, ends_answer=lambda token: False)
         ids = answer(steps, reader, seed=seed, tokens=2, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
         counts[ids[1] if len(ids) > 1 else -1] += 1
 
