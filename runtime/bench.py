@@ -16,6 +16,7 @@ from runtime.engine_process import EngineProcess
 from runtime.errors import ErrorInfo, UserError
 from runtime.gguf_header import read_header
 from runtime.memory import DEFAULT_CONTEXT
+from runtime.model_files import weight_files
 from runtime.params import LoadParams, SamplingParams
 from runtime.protocol import EngineInfo, Finished, GenerationRequest, PromptProgress, Usage
 
@@ -161,8 +162,7 @@ class _Rounds:
         self._path, self._variants = path, variants
         self._prompt, self._generate = prompt, generate
         self._params = [_with_room(variant.params, prompt, generate) for variant in variants]
-        header = read_header(path)
-        self._together = sum(memory.estimate(header, each).total for each in self._params) < memory.free_memory()
+        self._together = sum(_size(path, each) for each in self._params) < memory.free_memory()
         self._open: dict[int, EngineProcess] = {}
         self._infos: dict[int, EngineInfo] = {}
         self._speeds: dict[int, list[tuple[float, float]]] = {}
@@ -261,3 +261,10 @@ def _measure(engine: EngineProcess, ids: tuple[int, ...], max_tokens: int) -> tu
 
 def _spread(values: list[float]) -> Spread:
     return Spread(round(statistics.median(values), 2), round(min(values), 2), round(max(values), 2))
+
+
+def _size(path: Path, params: LoadParams) -> int:
+    """Returns about how much memory a model takes, loaded like that."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in weight_files(path))
+    return memory.estimate(read_header(path), params).total
