@@ -15,6 +15,7 @@ import msgspec
 from convert import splitting
 from convert.importance import Importance, read_importance
 from convert.measuring import Measured, MeasureRequest
+from convert.merging import open_source
 from convert.options import ConvertOptions
 from convert.phases import run_phase
 from convert.pipeline import ConvertEvent, convert, required, result_of
@@ -22,7 +23,7 @@ from convert.plan import Plan, plan_of, replanned
 from convert.reference import reference_file, threads_of
 from convert.safe_file import HiddenFolder, SafeFiles, require_room, require_target
 from convert.writing import write
-from runtime.checkpoint import Checkpoint, open_checkpoint
+from runtime.checkpoint import Checkpoint
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.text import _
@@ -74,7 +75,7 @@ def choose(options: ConvertOptions, goal: Goal, stop: StopFlag) -> Iterator[Conv
 
 def _chosen(options: ConvertOptions, goal: Goal, stop: StopFlag) -> Generator[ConvertEvent | Tried, None, str]:
     importance = read_importance(options.importance) if options.importance else None
-    with open_checkpoint(options.source, threads=threads_of(options)) as checkpoint:
+    with open_source(options, threads=threads_of(options)) as checkpoint:
         require_target(options.target, sources=[options.source], replace=options.agreed or options.dry_run)
         plans = _plans(checkpoint, options, importance)
         fitting = {recipe: plan for recipe, plan in plans.items() if not goal.max_size or plan.size <= goal.max_size}

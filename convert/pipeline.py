@@ -6,7 +6,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,21 +14,23 @@ import msgspec
 
 from convert import card as cards
 from convert import splitting
+from convert.adapter import is_adapter, plan_adapter
 from convert.card import Card
 from convert.export_hf import FolderPlan, plan_folder, write_folder
 from convert.gguf_file import Scalar
 from convert.importance import Importance, read_importance
 from convert.measuring import Measured, MeasureProgress, MeasureRequest
+from convert.merging import adapters_of, open_source
 from convert.options import ConvertOptions
 from convert.phases import run_phase
 from convert.plan import Plan, plan_of
-from convert.recipes import FLOATS, UnknownRecipe, recipe_named
+from convert.recipes import FLOATS, Choice, UnknownRecipe, recipe_named
 from convert.reference import reference_file, threads_of
 from convert.safe_file import SafeFiles, require_room, require_target
 from convert.verification import Verified, VerifyProgress, VerifyRequest
 from convert.writing import ConversionStopped, WriteProgress, write
 from runtime import memory
-from runtime.checkpoint import Checkpoint, open_checkpoint
+from runtime.checkpoint import Checkpoint
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.gguf_header import split_parts
@@ -99,7 +101,10 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
     """
     options = required(options)
     importance = read_importance(options.importance) if options.importance is not None else None
-    with open_checkpoint(options.source, threads=threads_of(options)) as checkpoint:
+    if is_adapter(options.source):
+        yield from _adapter(options, stop)
+        return
+    with open_source(options, threads=threads_of(options)) as checkpoint:
         if options.target.suffix.lower() != ".gguf":
             yield from _to_folder(checkpoint, options, stop)
             return
@@ -127,6 +132,26 @@ def _to_folder(checkpoint: Checkpoint, options: ConvertOptions, stop: StopFlag) 
     yield Converted(
         target=str(options.target), files=tuple(str(options.target / name) for name in plan.files),
         size_bytes=plan.size, seconds=time.perf_counter() - started,
+    )  # fmt: skip
+
+
+def _adapter(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
+    """Does the same for an adapter, for which there is nothing to measure either."""
+    started = time.perf_counter()
+    require_target(options.target, sources=[options.source], replace=options.agreed or options.dry_run)
+    plan = plan_adapter(options)
+    weights = sum(placed.entry.n_bytes for layout in plan.layouts for placed in layout.tensors)
+    planned = _described_tensors(plan.choices, options, size=plan.size, weights=weights, notes=plan.notes)
+    read = sum(path.stat().st_size for path in options.source.iterdir() if path.is_file())
+    yield msgspec.structs.replace(planned, architecture=plan.facts.architecture, source_bytes=read)
+    if options.dry_run:
+        return
+    require_room(options.target.parent, plan.size)
+    with SafeFiles([options.target]) as files:
+        yield from write(plan, files, stop, threads=threads_of(options))
+    yield Converted(
+        target=str(options.target), files=(str(options.target),), size_bytes=plan.size,
+        seconds=time.perf_counter() - started,
     )  # fmt: skip
 
 
@@ -209,7 +234,7 @@ def _wants_card(options: ConvertOptions) -> bool:
 
 def _sources(options: ConvertOptions, checkpoint: Checkpoint) -> list[Path]:
     importance = [options.importance] if options.importance else []
-    return [options.source, *_files(checkpoint), *importance]
+    return [options.source, *_files(checkpoint), *adapters_of(options), *importance]
 
 
 def _files(checkpoint: Checkpoint) -> list[Path]:
@@ -237,15 +262,27 @@ def _described(plan: Plan, options: ConvertOptions, checkpoint: Checkpoint) -> P
 
 
 def _described_folder(plan: FolderPlan, options: ConvertOptions, checkpoint: Checkpoint) -> Planned:
-    shapes = [choice.tensor.shape for choice in plan.choices]
-    n_params, weights = sum(map(_elements, shapes)), sum(shard.weight_bytes for shard in plan.shards)
+    weights = sum(shard.weight_bytes for shard in plan.shards)
+    planned = _described_tensors(plan.choices, options, size=plan.size, weights=weights, notes=plan.notes)
+    return msgspec.structs.replace(
+        planned, files=len(plan.files), architecture=plan.architecture, tokenizer=plan.tokenizer,
+        chat_template=plan.chat_template, source_bytes=sum(path.stat().st_size for path in _files(checkpoint)),
+    )  # fmt: skip
+
+
+def _described_tensors(
+    choices: Sequence[Choice], options: ConvertOptions, *, size: int, weights: int, notes: tuple[str, ...]
+) -> Planned:
+    """Returns what there is to say of tensors that are written as they are chosen, and of nothing else."""
+    shapes = [choice.tensor.shape for choice in choices]
+    n_params = sum(map(_elements, shapes))
     return Planned(
-        target=str(options.target), files=len(plan.files), type=options.recipe, architecture=plan.architecture,
-        tokenizer=plan.tokenizer, chat_template=plan.chat_template, n_tensors=len(shapes), n_params=n_params,
-        size_bytes=plan.size, source_bytes=sum(path.stat().st_size for path in _files(checkpoint)),
-        bits_per_weight=8 * weights / max(n_params, 1), types={options.recipe: len(shapes)}, disk_needed=plan.size,
+        target=str(options.target), files=1, type=options.recipe, architecture="", tokenizer="", chat_template=False,
+        n_tensors=len(shapes), n_params=n_params, size_bytes=size, source_bytes=0,
+        bits_per_weight=8 * weights / max(n_params, 1),
+        types=dict(Counter(choice.type for choice in choices).most_common()), disk_needed=size,
         disk_free=_free(options.target), memory_needed=_BASE_MEMORY + 8 * max(map(_elements, shapes), default=0),
-        memory_free=memory.free_memory(), notes=plan.notes,
+        memory_free=memory.free_memory(), notes=notes,
     )  # fmt: skip
 
 

@@ -26,10 +26,10 @@ def reference_file(
 
     In 16 bits where they hold all numbers. Raises what `plan_of` and `write` raise.
     """
-    if checkpoint.kind == "gguf":
+    if checkpoint.kind == "gguf" and not options.lora:
         return checkpoint.path
     for recipe in ("F16", "F32"):
-        plain = ConvertOptions(source=options.source, target=target, recipe=recipe)
+        plain = ConvertOptions(source=options.source, target=target, recipe=recipe, lora=options.lora, agreed=True)
         try:
             with SafeFiles([target]) as files:
                 yield from write(plan_of(checkpoint, plain), files, stop, threads=threads_of(options))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from convert import tensor_check
 from convert.importance import read_importance
+from convert.merging import open_source
 from convert.options import ConvertOptions
 from convert.plan import Plan, plan_of
 from convert.recipes import PLAIN_TYPE
@@ -71,7 +72,7 @@ def verify(request: VerifyRequest) -> Iterator[VerifyProgress | Verified]:
     """Yields progress, and `Verified` last. Raises `VerificationFailed`, and what reading the source raises."""
     options = msgspec.structs.replace(request.options, agreed=True)
     importance = read_importance(options.importance) if options.importance else None
-    with open_checkpoint(options.source, threads=1) as source, open_checkpoint(request.parts[0], threads=1) as written:
+    with open_source(options, threads=1) as source, open_checkpoint(request.parts[0], threads=1) as written:
         plan = plan_of(source, options, importance=importance)
         tensor_check.check_headers(plan, request.parts)
         tensor_check.check_tensors(plan, written)
@@ -103,7 +104,7 @@ def _why_not_run(source: Checkpoint, plan: Plan) -> str:
 
 
 def _compared(options: ConvertOptions, part: Path) -> tuple[float | None, tuple[str, ...]]:
-    reference = LoadParams(engine="native", dtype="f32", context_length=_CONTEXT)
+    reference = LoadParams(engine="native", dtype="f32", context_length=_CONTEXT, lora=options.lora)
     candidate = LoadParams(
         engine="llama", context_length=_CONTEXT, kv_type_k="f32", kv_type_v="f32", flash_attention="off"
     )

@@ -49,6 +49,12 @@ def command() -> click.Command:
                 "With --auto: the best file of at most this size, say 80MB.")),
             Option("--tensor-type", "tensor_types", metavar="REGEX=TYPE", multiple=True, help=_(
                 "Gives tensors whose name the expression is found in a type of their own; the first one counts.")),
+            Option("--lora", "lora", metavar="ADAPTER", multiple=True, help=_(
+                "Merges an adapter into the weights; style=0.5 takes half of its change. An adapter of a folder for a "
+                "model in a folder, a GGUF adapter for a GGUF file.")),
+            Option("--base", default="", metavar="MODEL", help=_(
+                "The model that an adapter was made for, where SOURCE is an adapter's folder: it becomes a GGUF "
+                "adapter.")),
             Option("--output-type", default="", metavar="TYPE", help=_("The type of the output matrix.")),
             Option("--embedding-type", default="", metavar="TYPE", help=_("The type of the token embedding.")),
             Option("--pure", is_flag=True, default=False, help=_(
@@ -112,6 +118,7 @@ def _options(source: str, target: str, given: dict[str, Any]) -> Any:
         text_of(given["text"])  # refused now, not when everything is written
     return ConvertOptions(
         source=_found(source), target=_path(target), recipe=given["recipe"], wishes=wishes,
+        lora=given["lora"], base=_found(given["base"]) if given["base"] else None,
         importance=_path(given["importance"]) if given["importance"] else None,
         split_max_size=size_of(given["split_max_size"]) if given["split_max_size"] else 0,
         agreed=given["agreed"], dry_run=given["dry_run"], verify=not given["no_verify"], card=not given["no_card"],

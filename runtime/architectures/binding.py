@@ -155,6 +155,16 @@ def placements(architecture: Architecture, config: ModelConfig, kind: Kind) -> I
             yield Claim(tuple(sources), ours, row.form(kind))
 
 
+def claims_by_name(architecture: Architecture, config: ModelConfig, kind: Kind) -> dict[str, Claim]:
+    """Returns where each tensor of a file goes, alternative names of one tensor included."""
+    found: dict[str, Claim] = {}
+    for row, layer in architecture.rows(config):
+        ours = tuple(name.format(i=layer) for name in row.our_names)
+        sources = tuple(expanded(row.names(kind), layer, config))
+        found |= dict.fromkeys(sources, Claim(sources, ours, row.form(kind)))
+    return found
+
+
 def canonical_names(architecture: Architecture, names: Iterable[str]) -> dict[str, str]:
     """Returns the checkpoint's name of each tensor by the name that the family's table has for it.
 

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from runtime.adapter_weights import AdapterWeights, Pair, UnsupportedAdapter
-from runtime.architectures.base import Architecture, Kind, expanded
-from runtime.architectures.binding import Claim, canonical_names
+from runtime.architectures.base import Architecture
+from runtime.architectures.binding import Claim, canonical_names, claims_by_name
 from runtime.architectures.forms import Chain, Form, Transpose
 from runtime.config import ModelConfig
 from runtime.lora_files import AdapterMismatch
@@ -58,7 +58,7 @@ def bind_adapter(weights: AdapterWeights, architecture: Architecture, config: Mo
         words = _("It changes models of the architecture “{theirs}”; this one is “{ours}”.")
         theirs = clean_name(weights.architecture)
         raise AdapterMismatch(weights.path, words.format(theirs=theirs, ours=architecture.gguf))
-    claims = dict(_claims(architecture, config, weights.kind))
+    claims = claims_by_name(architecture, config, weights.kind)
     canonical = canonical_names(architecture, [*weights.pairs, *weights.replaced])
     changes: dict[str, Change] = {}
     replaced: dict[str, Tensor] = {}
@@ -71,15 +71,6 @@ def bind_adapter(weights: AdapterWeights, architecture: Architecture, config: Mo
             parts = claim.form.to_ours([torch.from_numpy(weights.replaced[stored])], config)
             replaced |= dict(zip(claim.ours, parts, strict=True))
     return BoundAdapter(weights.path, changes, replaced)
-
-
-def _claims(architecture: Architecture, config: ModelConfig, kind: Kind) -> Iterator[tuple[str, Claim]]:
-    """Yields where each tensor of a file goes, alternative names of one tensor included."""
-    for row, layer in architecture.rows(config):
-        ours = tuple(name.format(i=layer) for name in row.our_names)
-        sources = tuple(expanded(row.names(kind), layer, config))
-        for name in sources:
-            yield name, Claim(sources, ours, row.form(kind))
 
 
 def _claim(path: Path, claims: Mapping[str, Claim], name: str) -> Claim:
