@@ -44,6 +44,7 @@ from desktop.store.keeper import ChatsNotSaved
 from desktop.store.records import ChatSummary
 from desktop.theme import Size, Space, Theme, ThemeSource
 from runtime.errors import ErrorInfo
+from runtime.params import SamplingParams
 from runtime.places import places
 from runtime.protocol import EngineInfo
 from runtime.text import _
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
+_NO_TEMPLATE = "no_template_in_model"
 _MODEL, _SAVING, _CLOSING = "model", "saving", "closing"  # what notices are about that are taken away
 
 
@@ -255,6 +257,27 @@ class MainWindow(QWidget):
             title = _("The model was loaded otherwise than the settings say.")
             error = ErrorInfo(title=title, message="\n".join(engine.notes), code="notes")
             self.notice.show_error(error, tone="quiet", about=_MODEL)
+        self._offer_template(engine)
+
+    def _offer_template(self, engine: EngineInfo) -> None:
+        """A model without a chat template answers best with the one that its vocabulary was made for."""
+        if engine.has_template or engine.reads_source or self._parts.live.sampling.template:
+            return
+        if engine.template_guess:
+            cause = _("Its vocabulary was made for “{name}”.").format(name=engine.template_guess)
+            action = _("Use “{name}”").format(name=engine.template_guess)
+        else:
+            cause = _("It may be a base model, which goes on with a text and holds no conversation.")
+            action = _("Choose a template")
+        error = ErrorInfo(title=_("This model has no chat template."), message=cause, code=_NO_TEMPLATE)
+        self.notice.show_error(error, action=action, tone="caution", about=_MODEL)
+
+    def _choose_template(self) -> None:
+        engine = self._parts.models.engine
+        if engine is not None and engine.template_guess:
+            self._parts.live.set_for_model(SamplingParams, template=engine.template_guess)
+        else:
+            self._show_setting(_("Chat template"))
 
     def _show_trouble(self, trouble: Trouble) -> None:
         self.notice.show_error(trouble.error, action=trouble.action, tone=trouble.tone, about=_MODEL)
@@ -328,6 +351,8 @@ class MainWindow(QWidget):
         self.notice.dismiss()
         if code == "fatal_last_time":
             self._parts.models.load()
+        elif code == _NO_TEMPLATE:
+            self._choose_template()
         elif code == _CLOSING:
             self.quit_requested.emit()
         else:

@@ -171,6 +171,14 @@ class LiveSettings(QObject):
                 layers[scope][name] = value
         self._take(group, layers)
 
+    def set_for_model(self, group: type[SettingsGroup], **values: Any) -> None:
+        """Changes settings of the present model, whatever scope is chosen. Raises `BadSetting`."""
+        scope, self._scope = self._scope, Scope.MODEL
+        try:
+            self.set_values(group, **values)
+        finally:
+            self._scope = scope
+
     def reset(self, group: type[SettingsGroup], name: str) -> None:
         """Lets the wider layer or the default decide again. Raises `BadSetting` where another value forbids it."""
         scope = self._scope_of(group)

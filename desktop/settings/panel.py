@@ -19,6 +19,7 @@ from desktop.settings.memory_gauge import MemoryGauge
 from desktop.settings.presets import PresetFolder
 from desktop.settings.scope_bar import ScopeBar
 from desktop.settings.sections import Section
+from desktop.settings.template_card import TemplateCard
 from desktop.theme import Space
 from runtime.params import GROUPS
 from runtime.settings import SettingField, fields_of, sections_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # The order in which people look for things; sections that are not named here follow. True: open at first.
 _ORDER: dict[str, bool] = {
     N_("Answer"): True, N_("Memory"): True, N_("Appearance"): True, N_("Start"): True, N_("Creativity"): False,
-    N_("Repetition"): False, N_("Form of the answer"): False,
+    N_("Chat template"): False, N_("Repetition"): False, N_("Form of the answer"): False,
     N_("Expert sampling"): False, N_("Speed"): False, N_("Graphics card"): False,
 }  # fmt: skip
 
@@ -55,6 +56,7 @@ class SettingsPanel(QWidget):
         self._findings: deque[Callable[[], None]] = deque()
         self._next_step = QTimer(self, interval=0)
         self._next_step.timeout.connect(self._take_step)
+        self._models = models
         self.gauge = MemoryGauge(models, live, self) if models is not None else None
         self.scope = ScopeBar(live, presets) if presets is not None else None
         self.sections = self._make_sections()
@@ -98,6 +100,8 @@ class SettingsPanel(QWidget):
         rows: dict[str, Callable[[], QWidget]] = {"Answer": lambda: CreativityRow(self._live)}
         if (gauge := self.gauge) is not None:
             rows["Memory"] = lambda: MemoryCard(gauge)
+        if (models := self._models) is not None:
+            rows["Chat template"] = lambda: TemplateCard(self._live, models)
         return rows
 
     def _make_reload_bar(self) -> QFrame:

@@ -26,7 +26,7 @@ from desktop.shell import Shell
 from desktop.store.keeper import ChatsNotSaved
 from desktop.theme import DARK
 from runtime.errors import ErrorInfo
-from runtime.params import AppSettings, LoadParams
+from runtime.params import AppSettings, LoadParams, SamplingParams
 from runtime.places import places
 from runtime.protocol import EngineInfo
 from window_kit import LARGE, STARTER, Shelf, window_parts
@@ -545,3 +545,14 @@ def test_a_setting_chosen_in_the_palette_is_shown(open_window: Open, qtbot: QtBo
     assert window.panel is not None
     assert window.panel.isVisible()
     assert window.panel.search.text() == "Context length"
+
+
+def test_a_model_without_a_chat_template_is_told_and_helped_by_one_click(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    engine = EngineInfo(engine="llama", template_guess="chatml")
+    parts_of(window).client._info = engine
+    parts_of(window).models.ready.emit(engine)
+    assert window.notice.isVisible()
+    window.notice.acted.emit(window.notice.code)
+    assert parts_of(window).live.sampling.template == "chatml"
+    assert parts_of(window).live.source_of(SamplingParams, "template") == "model"
