@@ -244,7 +244,10 @@ def _tokens(draw: random.Random, info: EngineInfo, count: int) -> tuple[int, ...
 
 
 def _measure(engine: EngineProcess, ids: tuple[int, ...], max_tokens: int) -> tuple[float, float, Usage]:
-    """Returns tokens a second of reading `ids` and of writing `max_tokens` as seen from this process, and the usage."""
+    """Returns tokens a second of reading `ids` and of writing `max_tokens` as seen from this process, and the usage.
+
+    A process that is woken late sees several events at once: nothing took less time than the engine says.
+    """
     sampling = SamplingParams(max_tokens=max_tokens, seed=1)
     request = GenerationRequest(prompt_ids=ids, sampling=sampling, ignore_end=True)
     sent = read = ended = time.perf_counter()
@@ -256,7 +259,8 @@ def _measure(engine: EngineProcess, ids: tuple[int, ...], max_tokens: int) -> tu
         elif isinstance(event, Finished):
             usage = event.usage
             assert usage.generated_tokens == max_tokens
-    return len(ids) / (read - sent), (max_tokens - 1) / (ended - read) if max_tokens > 1 else 0.0, usage
+    reading, writing = max(read - sent, usage.prompt_seconds), max(ended - read, usage.generation_seconds)
+    return len(ids) / reading, (max_tokens - 1) / writing if max_tokens > 1 else 0.0, usage
 
 
 def _spread(values: list[float]) -> Spread:

@@ -180,10 +180,15 @@ def _run(start: Callable[[StopFlag], Iterator[Any]]) -> Iterator[Any]:
 
 
 def _found(source: str) -> Path:
+    """Returns the folder or file that was named; a folder of GGUF files alone stands for the model in it."""
     from runtime.library import resolve
 
     path = Path(source).expanduser()
-    return path if source and path.is_dir() else resolve(source).path
+    return path if source and path.is_dir() and not _holds_gguf_alone(path) else resolve(source).path
+
+
+def _holds_gguf_alone(folder: Path) -> bool:
+    return not (folder / "config.json").exists() and any(folder.glob("*.gguf"))
 
 
 def _pattern(text: str) -> tuple[str, str]:

@@ -141,3 +141,17 @@ def test_the_context_is_long_enough_for_what_is_measured(model: Path, log: list[
     variants = [Variant({"context_length": 32}, LoadParams(context_length=32))]
     (measured,) = bench.compare(model, variants, prompt=64, generate=8, repetitions=1).compared
     assert measured.model.context_length == 65
+
+
+def test_events_that_are_seen_late_make_no_engine_faster_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(FakeProcess):
+        def generate(self, request: Any) -> Iterator[object]:
+            yield PromptProgress(id=0, done=1, total=1)
+            self.clock.now += 0.001
+            tokens = request.sampling.max_tokens
+            usage = Usage(generated_tokens=tokens, prompt_seconds=2.0, generation_seconds=3.0)
+            yield Finished(id=0, reason=FinishReason.LENGTH, usage=usage)
+
+    monkeypatch.setattr(bench.time, "perf_counter", Late.clock)
+    reading, writing, _usage = bench._measure(Late(), (1, 2, 3, 4), 7)  # type: ignore[arg-type]
+    assert (reading, writing) == (2.0, 2.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import engines
+import tiny_gguf
 from command_line import Run
 
 BARE = ("--no-verify", "--no-card")
@@ -59,6 +60,15 @@ def test_what_is_wrong_is_said(run: Run, tiny: Path, tmp_path: Path, more: tuple
 def test_a_source_without_a_name_is_not_the_current_folder(run: Run, tmp_path: Path):
     result = run("convert", "", str(tmp_path / "small.gguf"), "--type", "q8_0")
     assert (result.code, "There is no model called “”" in result.err) == (2, True)
+
+
+def test_a_folder_stands_for_the_split_model_in_it(run: Run, tmp_path: Path):
+    folder = tmp_path / "split"
+    folder.mkdir()
+    tiny_gguf.write_tiny(folder / "tiny.gguf", tensors_per_file=6)
+    result = run("convert", str(folder), str(tmp_path / "small.gguf"), "--type", "q8_0", "--dry-run", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["plan"]["types"]["Q8_0"] > 5
 
 
 def test_a_file_that_is_there_stays_unless_agreed(run: Run, tiny: Path, tmp_path: Path):
