@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from runtime import devices
+from runtime import devices, number_formats
 from runtime.draft_file import draft_params
 from runtime.gguf_architectures import (
     ATTENTION_PERIODS,
@@ -67,11 +67,18 @@ def estimate(
     cells = _padded(length)
     return MemoryEstimate(
         context_length=length,
-        weights=header.tensor_bytes + adapter_bytes(params.lora),
+        weights=_weight_bytes(header, params) + adapter_bytes(params.lora),
         cache=_cache_bytes(header, params, cells),
         compute=_compute_bytes(header, params, length),
         draft=estimate(draft, draft_params(params), context_length=length).total if draft is not None else 0,
     )
+
+
+def _weight_bytes(header: GgufHeader, params: LoadParams) -> int:
+    """Returns the weights as they lie in the file, or unpacked where our own engine is to run them."""
+    if params.engine == "native":
+        return number_formats.weight_bytes(header.n_params, params.dtype)
+    return header.tensor_bytes
 
 
 def default_context(

@@ -18,6 +18,7 @@ from runtime.evaluation import LAST, CacheRecord, Stopped, common_prefix
 from runtime.native.candidates import Scores
 from runtime.native.kv_cache import KVCache
 from runtime.native.model import NativeModel
+from runtime.native.room import raise_for_memory
 from runtime.native.stopping import stoppable
 from runtime.schedule import LEAST_SHIFT, EvaluationLog, Schedule
 from runtime.text import _
@@ -183,12 +184,22 @@ class TokenCache:
 
     def _read(self, ids: Sequence[int], *, last_only: bool = True) -> None:
         """Reads tokens at once behind those in the cache."""
-        model, kv = self._model, self._kv
-        with torch.inference_mode():
-            given = torch.tensor([ids], device=kv.device)
-            logits = self._forward(given, last_only=last_only)
-            self._scores = logits[0, :, : model.vocabulary.size].cpu().numpy()
+        kv = self._kv
+        try:
+            with torch.inference_mode():
+                given = torch.tensor([ids], device=kv.device)
+                logits = self._forward(given, last_only=last_only)[0]
+        except RuntimeError as error:
+            raise_for_memory(error)
+        self._scores = self._of_tokens(logits.cpu().numpy())
         kv.advance(len(ids), ids)
+
+    def _of_tokens(self, logits: Scores) -> Scores:
+        """Returns the scores (T, size) of the tokenizer's tokens: an embedding may have more rows, or lack some."""
+        size, rows = self._model.vocabulary.size, logits.shape[1]
+        if rows >= size:
+            return logits[:, :size]
+        return np.pad(logits, ((0, 0), (0, size - rows)), constant_values=-np.inf)
 
     def _forward(self, ids: Tensor, *, last_only: bool) -> Tensor:
         """Returns the scores (B, T or 1, V) behind ids (B, T), which follow what is in the cache."""

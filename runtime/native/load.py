@@ -26,6 +26,7 @@ from runtime.model_errors import LoadStopped
 from runtime.native.linear import Slot, shorten_look_ups
 from runtime.native.norm import keep_norms_exact
 from runtime.native.quantized import Quantizer
+from runtime.native.room import raise_for_memory
 from runtime.native.transformer import Transformer
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -69,7 +70,10 @@ def load_model(
     """
     architecture, config = identify(checkpoint)
     binding = bind(architecture, config, checkpoint)
-    model = empty_model(change(binding.config) if change else binding.config, dtype=dtype, device=device)
+    try:
+        model = empty_model(change(binding.config) if change else binding.config, dtype=dtype, device=device)
+    except RuntimeError as error:
+        raise_for_memory(error)
     slots = model.slots()
     if adapters is not None:
         adapters.check(slots)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from runtime import devices, memory
+from runtime import memory, number_formats
 from runtime.config import ModelConfig
 from runtime.errors import UserError
 from runtime.memory import DEFAULT_CONTEXT
@@ -20,12 +20,9 @@ from runtime.settings import changed
 from runtime.text import _
 
 _LEAST_CONTEXT, _STEP = 512, 256
-_BYTES = {"f32": 4.0, "bf16": 2.0, "f16": 2.0, "int8": 1.0, "int4": 0.7}  # a weight; int4 with its scales and the head
 _OURS = {"q8_0": "int8", "q5_1": "int8", "q5_0": "int8", "q4_1": "int8", "q4_0": "int4", "iq4_nl": "int4"}
 _ALIKE = ("q8_0", "q4_0")  # whose counterparts take as many bits
 _PASSED_OVER = {"mlock", "split_mode", "tensor_split", "main_gpu", "experts_on_cpu"}
-# Processors that multiply bf16 themselves; on others it is an f32 product with more work around it.
-_BF16_FEATURES = frozenset({"AVX512-BF16", "AMX", "SME"})
 
 
 class NoRoomForModel(UserError):
@@ -45,10 +42,9 @@ class NoRoomForModel(UserError):
 
 def workable(params: LoadParams, config: ModelConfig, notes: list[str]) -> LoadParams:
     """Returns the settings with everything decided, for a model that has not been loaded; adds sentences to `notes`."""
-    device = device_of(params, [])
-    quick = device != "cpu" or _BF16_FEATURES & set(devices.processor_features())
-    writes = config.form != "encoder"  # vectors are compared with each other, and encoders are small: f32 for them
-    dtype = params.dtype if params.dtype != "auto" else ("bf16" if quick and writes else "f32")
+    dtype = number_formats.decided(params.dtype, on_card=device_of(params, []) != "cpu")
+    if params.dtype == "auto" and config.form == "encoder":
+        dtype = "f32"  # vectors are compared with each other, and encoders are small
     changes: dict[str, Any] = {"dtype": dtype}
     for name in ("kv_type_k", "kv_type_v"):
         changes[name] = _workable_cache_type(getattr(params, name), dtype, notes)
@@ -114,7 +110,7 @@ def weight_bytes(config: ModelConfig, dtype: str) -> int:
     for layer in range(config.n_layers):
         wide = config.n_experts * config.expert_d_ff if config.has_experts(layer) else config.d_ff
         total += attention + matrices * C * wide
-    return int(total * _BYTES[dtype])
+    return number_formats.weight_bytes(total, dtype)
 
 
 def require_room(params: LoadParams, config: ModelConfig) -> None:

@@ -34,6 +34,13 @@ def with_keys(header: GgufHeader, **keys: Any) -> GgufHeader:
     return replace(header, metadata={**header.metadata, **changed})
 
 
+def test_weights_that_our_own_engine_unpacks_take_what_its_number_format_takes(tmp_path: Path) -> None:
+    header = read_header(tiny_gguf.write_tiny(tmp_path / "m.gguf", type="Q4_0"))
+    whole = memory.estimate(header, LoadParams(engine="native", dtype="f32")).weights
+    half = memory.estimate(header, LoadParams(engine="native", dtype="bf16")).weights
+    assert whole == 4 * header.n_params == 2 * half > memory.estimate(header).weights
+
+
 def test_a_context_is_no_longer_than_a_table_of_positions(tmp_path: Path) -> None:
     header = read_header(tiny_gguf.write_learned(tmp_path / "m.gguf", n_ctx=256))
     assert memory.estimate(header, LoadParams(context_length=4096)) == memory.estimate(header, context_length=256)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer
 
+import tiny_tokenizers
 from memory_checkpoint import MemoryCheckpoint
 from runtime.architectures import reading
 from runtime.architectures.binding import placements
@@ -23,10 +28,21 @@ def tiny_checkpoint(**config: Any) -> MemoryCheckpoint:
     raw = CONFIG | config
     described = reading.from_hf(reading.by_hf_type("llama"), raw)
     C, F, D = described.d_model, described.d_ff, described.head_dim
-    sizes = {"embed_tokens": (24, C), "lm_head": (24, C), "norm": (C,), "input_layernorm": (C,),
+    V = described.vocab_size
+    sizes = {"embed_tokens": (V, C), "lm_head": (V, C), "norm": (C,), "input_layernorm": (C,),
              "post_attention_layernorm": (C,), "q_proj": (4 * D, C), "k_proj": (2 * D, C), "v_proj": (2 * D, C),
              "o_proj": (C, 4 * D), "gate_proj": (F, C), "up_proj": (F, C), "down_proj": (C, F)}  # fmt: skip
     rng = np.random.default_rng(1)
     names = [claim.sources[0] for claim in placements(reading.by_hf_type("llama"), described, "folder")]
     tensors = {name: rng.standard_normal(sizes[name.split(".")[-2]], np.float32) for name in names}
     return MemoryCheckpoint("folder", tensors, config=raw)
+
+
+def write_folder(folder: Path, *, lacking: int = 0, **config: Any) -> Path:
+    """Writes the checkpoint and a tokenizer as a folder; its embedding lacks rows for the last `lacking` tokens."""
+    tiny_tokenizers.write_tokenizer(folder, "byte-level")
+    size = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size() - lacking
+    checkpoint = tiny_checkpoint(vocab_size=size, **config)
+    save_file(checkpoint.tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(checkpoint.config))
+    return folder

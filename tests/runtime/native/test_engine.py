@@ -12,7 +12,9 @@ import engines
 import speculating
 import tiny_gguf
 import tiny_lora
+import tiny_native
 from engines import chat, collect, raw
+from runtime import starter
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.native.cache_storage import ERROR_BOUNDS
@@ -182,6 +184,43 @@ def test_a_model_that_cannot_fit_is_refused_with_both_numbers(tiny: Path, monkey
     assert caught.value.info.code == "no_room_for_model"
 
 
+def test_a_folder_is_run_by_our_own_engine_unasked_and_never_by_llama_cpp(tmp_path: Path) -> None:
+    folder = tiny_native.write_folder(tmp_path / "model")
+    engine = engines.load(folder, context_length=64)
+    assert (engine.info.engine, engine.info.name, engine.info.trained_context) == ("native", "model", 64)
+    assert collect(engine, raw("The miller", max_tokens=4)).end.usage.generated_tokens > 0
+    receipt = collect(engine, GenerationRequest(prompt="The", receipt=True, sampling=raw("", max_tokens=4).sampling))
+    assert receipt.end.receipt is not None
+    assert receipt.end.receipt.load_params.engine == "native"
+    with pytest.raises(UserError, match="cannot run"):
+        engines.load(folder, engine="llama")
+
+
+def test_memory_that_runs_out_is_told_and_the_engine_goes_on(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = native(tiny)
+    before = collect(engine, raw(TEXT, max_tokens=4))
+
+    def full(*_arguments: object, **_options: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 8 bytes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine._model.transformer, "forward", full)  # type: ignore[attr-defined]
+        with pytest.raises(UserError) as caught:
+            collect(engine, raw("Something else", max_tokens=4))
+    assert caught.value.info.code == "memory_full"
+    assert collect(engine, raw(TEXT, max_tokens=4)).text == before.text
+
+
+def test_tokens_that_the_embedding_lacks_are_never_drawn_and_refused_in_a_prompt(tmp_path: Path) -> None:
+    engine = native(tiny_native.write_folder(tmp_path / "model", lacking=2), context_length=64)
+    size = engine.info.n_vocab
+    answer = collect(engine, GenerationRequest(prompt_ids=(3, 4), sampling=raw("", max_tokens=8).sampling))
+    assert answer.end.usage.generated_tokens > 0
+    with pytest.raises(UserError) as caught:
+        collect(engine, GenerationRequest(prompt_ids=(size - 1,), sampling=raw("").sampling))
+    assert caught.value.info.code == "unknown_token"
+
+
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
@@ -275,6 +314,11 @@ def test_a_state_of_other_settings_or_a_damaged_one_is_refused(tiny: Path, tmp_p
     path.write_bytes(data)
     assert "damaged" in engine.load_state(path).note
     assert collect(engine, raw(TEXT, max_tokens=4)).end.usage.cached_tokens > 0
+
+
+def test_the_starter_names_paris() -> None:
+    request = chat("What is the capital city of France? Answer in one sentence.", max_tokens=24)
+    assert "Paris" in collect(native(starter.starter_path(), dtype="bf16", threads=2), request).text
 
 
 def test_closing_gives_the_weights_back(tiny: Path) -> None:
