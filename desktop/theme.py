@@ -104,7 +104,7 @@ LIGHT = _theme(
     border="#E3DED6", strong_border="#8F877B",
     text="#1F1E1B", quiet="#66615A", disabled="#8A847B",
     accent="#8F5208", accent_hover="#7A4506", on_accent="#FFFFFF", selection="#F0DCBE",
-    found="#FBEBB4", found_now="#F5CE62",
+    found="#FBEBB4", found_now="#F9DF95",
     code_background="#F3F0EA", good="#2F6B3A", caution="#8A5A00", bad="#A3281E",
 )  # fmt: skip
 DARK = _theme(
@@ -113,7 +113,7 @@ DARK = _theme(
     border="#3A3733", strong_border="#7D766C",
     text="#ECE8E1", quiet="#A8A297", disabled="#817B72",
     accent="#E3AC5E", accent_hover="#EDBE7C", on_accent="#1F1A12", selection="#57452B",
-    found="#3A3218", found_now="#735A14",
+    found="#3A3218", found_now="#46360C",
     code_background="#201F1C", good="#7CC08A", caution="#E0B45A", bad="#EF8A7E",
 )  # fmt: skip
 

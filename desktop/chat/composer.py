@@ -206,7 +206,8 @@ class Composer(QFrame):
 
     def set_zoom(self, percent: int) -> None:
         """Makes the text as large as that of the conversation."""
-        self.edit.setFont(scaled(current_theme().chat_font, percent / 100))
+        for widget in (self.edit, self.edit.viewport()):  # the words in an empty field are drawn in the viewport's font
+            widget.setFont(scaled(current_theme().chat_font, percent / 100))
 
     def set_running(self, running: bool) -> None:
         """Shows Stop in the place of Send while an answer is running."""

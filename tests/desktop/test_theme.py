@@ -22,7 +22,7 @@ GROUNDS = ("window", "surface", "raised", "code_background")
 PAIRS = [
     *((text, ground) for text in ("text", "quiet", "accent", "good", "caution", "bad") for ground in GROUNDS),
     *(("text", ground) for ground in ("pressed", "selection", "found", "found_now")),
-    *((text, "found") for text in ("quiet", "accent")),
+    *((text, ground) for text in ("quiet", "accent") for ground in ("found", "found_now")),
     ("on_accent", "accent"),
     ("on_accent", "accent_hover"),
 ]

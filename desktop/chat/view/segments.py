@@ -21,6 +21,7 @@ from desktop.chat.view.text_run import TextRun
 
 _BAR = 3.0  # of a quote
 _MIDDLE = 0.5
+_UNDERLINE = 2.0  # of the words that were gone to
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,10 @@ def _paint_marks(canvas: Canvas, origin: QPointF, run: TextRun, marks: Sequence[
     theme = canvas.style.theme
     for mark in marks:
         for rect in run.rects(mark.start, mark.end):
-            canvas.painter.fillRect(rect.translated(origin), theme.found_now if mark.current else theme.found)
+            place = rect.translated(origin)
+            canvas.painter.fillRect(place, theme.found_now if mark.current else theme.found)
+            if mark.current:
+                canvas.painter.fillRect(place.adjusted(0, place.height() - _UNDERLINE, 0, 0), theme.accent)
 
 
 def _distance(run: TextRun, point: QPointF) -> tuple[float, float]:

@@ -172,3 +172,12 @@ def test_cleaning_keeps_whole_characters_and_names_stay_on_one_line() -> None:
     assert cleaned("a\ud800b \ud83d\ude00") == "a\ufffdb \U0001f600"
     assert one_line("evil\u202egnp.gguf\nnext") == "evilgnp.gguf next"
     assert len(one_line("n" * 5000)) == 200
+
+
+def test_larger_text_is_larger_in_an_empty_field_too(composer: Composer) -> None:
+    before = composer.edit.font().pixelSize(), composer.edit.height()
+
+    composer.set_zoom(200)
+
+    assert composer.edit.font().pixelSize() == composer.edit.viewport().font().pixelSize() == 2 * before[0]
+    assert composer.edit.height() > before[1]

@@ -1,0 +1,208 @@
+"""The longest single pieces of work in the window's thread: what a person would feel as a stutter.
+
+    python tests/benchmarks/bench_responsiveness.py [--tokens 10000]
+
+Every turn of the event loop is timed in the thread's own processor time, so that other work on the machine counts
+little. The target is 50 ms for each: streaming 100 tokens a second into a chat of 300 messages; opening, searching and
+zooming one of 2,000; many formulas; building the window; another theme; another language.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+
+from PySide6.QtWidgets import QApplication
+
+from desktop.chat.find_in_chat import FindInChat
+from desktop.chat.view.conversation_view import ConversationView
+from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
+from desktop.theme import DARK, LIGHT
+from runtime.messages import Role
+
+TARGET_MS = 50
+ANSWER = (
+    "Some **words** in a paragraph with `code` and $x^2$.\n\n```py\ndef f(x):\n    return x + 1\n```\n\n"
+    "| a | b | c |\n|---|:-:|--:|\n| one | two | `3` |\n\n1. one\n2. two\n   - three\n\n"
+)
+FORMULAS = "".join(f"Since $x_{{{n}}}^2 + \\frac{{{n}}}{{y}}$ holds,\n\n$$\\sum_{{i=1}}^{{{n}}} i$$\n\n" for n in range(400))
+_BATCH = 16  # characters shown at once, as at 100 tokens a second
+_LETTERS = 4  # in a token
+
+
+class Turns:
+    """Runs the event loop and keeps the longest turn, in milliseconds of this thread."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    def timed(self, work: Callable[[], object]) -> None:
+        started = time.thread_time()
+        work()
+        self.longest = max(self.longest, 1000 * (time.thread_time() - started))
+
+    def run(self, seconds: float = 0.3, *, until: Callable[[], bool] = lambda: False) -> None:
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline and not until():
+            self.timed(QApplication.processEvents)
+            time.sleep(0.001)
+
+
+class Reader:
+    """A view of a chat."""
+
+    def __init__(self, count: int, text: str = ANSWER * 2) -> None:
+        self.model = MessageListModel()
+        self.view = ConversationView(self.model, theme=LIGHT)
+        self.view.resize(900, 900)
+        self.view.show()
+        Turns().run(0.2)
+        roles = (Role.USER, Role.ASSISTANT)
+        self.items = [ChatItem(id=str(n), role=roles[n % 2], text=text) for n in range(count)]
+
+    def open(self) -> None:
+        self.model.set_items(self.items)
+
+    def close(self) -> None:
+        self.view.close()
+        self.view.deleteLater()
+
+
+def stream(tokens: int) -> float:
+    reader, turns = Reader(300), Turns()
+    reader.open()
+    Turns().run(0.5)
+    reader.model.add(ChatItem(id="new", role=Role.ASSISTANT, state=ItemState.STREAMING))
+    text = "<think>\n" + ANSWER * 8 + "\n</think>\n\n" + ANSWER * 400
+    for start in range(0, tokens * _LETTERS, _BATCH):
+        piece = text[start : start + _BATCH]
+        turns.timed(lambda piece=piece: (reader.model.append_text("new", piece), reader.view._flush()))  # type: ignore[misc]
+        turns.timed(QApplication.processEvents)
+    turns.run(0.2)
+    reader.close()
+    return turns.longest
+
+
+def open_long() -> float:
+    reader, turns = Reader(2000), Turns()
+    turns.timed(reader.open)
+    turns.run(0.5)
+    reader.close()
+    return turns.longest
+
+
+def find() -> float:
+    reader, turns = Reader(2000), Turns()
+    reader.open()
+    Turns().run(0.5)
+    find = FindInChat(reader.view, reader.model)
+    turns.timed(find.open)
+    turns.timed(lambda: find.finder.search("paragraph"))
+    turns.run(60, until=lambda: not find.finder.searching)
+    for _ in range(20):
+        turns.timed(lambda: find.finder.step(-1))
+        turns.run(0.02)
+    reader.close()
+    return turns.longest
+
+
+def zoom() -> float:
+    reader, turns = Reader(2000), Turns()
+    reader.open()
+    Turns().run(0.5)
+    for percent in (110, 125, 150):
+        turns.timed(lambda percent=percent: reader.view.set_zoom(percent))  # type: ignore[misc]
+        turns.run(0.2)
+    reader.close()
+    return turns.longest
+
+
+def formulas() -> float:
+    reader, turns = Reader(2, FORMULAS), Turns()
+    turns.timed(reader.open)
+    bar = reader.view.verticalScrollBar()
+    for part in range(12):
+        turns.timed(lambda part=part: bar.setValue(bar.maximum() * part // 12))  # type: ignore[misc]
+        turns.run(0.4)
+    reader.close()
+    return turns.longest
+
+
+def window() -> dict[str, float]:
+    """Returns what building the window, another theme and another language cost."""
+    from desktop.language import speak
+    from desktop.look import dress
+    from desktop.main_window import MainWindow
+    from desktop.shell import Shell
+    from window_kit import window_parts
+
+    application = QApplication.instance()
+    assert isinstance(application, QApplication)
+    with window_parts() as parts:
+        shell = Shell(parts.state)
+        shell.show()
+        Turns().run(0.2)
+        figures: dict[str, float] = {}
+        made: list[MainWindow] = []
+
+        def built() -> None:
+            made.append(MainWindow(parts))
+            shell.furnish(made[-1])
+
+        turns = Turns()
+        turns.timed(built)
+        figures["building the window"] = turns.longest
+        turns.run(0.5)
+        figures["first turns after it"] = turns.longest
+        made[-1].show_panel(True)
+        parts.items.set_items(Reader(300).items)
+        Turns().run(0.5)
+        for theme in (DARK, LIGHT):
+            turns = Turns()
+            turns.timed(lambda theme=theme: (dress(application, theme), made[-1].view.set_theme(theme)))  # type: ignore[misc]
+            turns.run(0.5)
+            figures[f"theme: {theme.name}"] = turns.longest
+        turns = Turns()
+        turns.timed(lambda: (speak(application, "zh_CN"), dress(application, LIGHT), built()))
+        turns.run(0.5)
+        figures["language"] = turns.longest
+        speak(application, "en")
+        shell.close()
+        shell.deleteLater()
+        return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=10_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["QUERN_HOME"] = home
+        application = QApplication([])
+        __import__("markdown_it"), __import__("pygments.lexers")  # as the application does ahead of time
+        say("streaming into 300 messages", stream(options.tokens))
+        say("opening 2,000 messages", open_long())
+        say("finding in 2,000 messages", find())
+        say("a larger text in 2,000 messages", zoom())
+        say("800 formulas", formulas())
+        for name, longest in window().items():
+            say(name, longest)
+        application.quit()
+
+
+def say(name: str, longest: float) -> None:
+    sys.stdout.write(f"{name:34} {longest:6.0f} ms{'' if longest < TARGET_MS else '  too long'}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
