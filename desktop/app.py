@@ -6,8 +6,10 @@ after the window was painted for the first time.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from desktop.platform_check import check_platform
@@ -16,6 +18,14 @@ from runtime.text import set_language
 
 if TYPE_CHECKING:
     from desktop.application import Application
+    from desktop.in_steps import InSteps
+
+# What the window needs, in portions of which none takes long to import.
+_NEEDED = (
+    "runtime.params", "runtime.saved_settings", "desktop.look", "desktop.store.chat_store", "desktop.engine_client",
+    "desktop.chat.view.conversation_view", "desktop.chat.session", "desktop.models", "desktop.settings.live",
+    "desktop.chat.sidebar", "desktop.chat.composing", "desktop.main_window", "desktop.application",
+)  # fmt: skip
 
 
 def main(words: list[str] | None = None) -> int:
@@ -54,6 +64,8 @@ class Opening:
         self.state = StateFile(self.places.state_file)
         self.themes = ThemeSource(qt)
         self.application: Application | None = None
+        self._made: Application | None = None  # maybe without its window yet
+        self._steps: InSteps | None = None
         if self.first:
             self.themes.choose(str(self.state.get("theme", "system")))
             self._name_application()
@@ -71,24 +83,38 @@ class Opening:
         """Shows the window and returns the exit code when everything has ended."""
         self.shell.show()
         code = self.qt.exec()
-        if self.application is not None:
-            self.application.leave()
+        if self._made is not None:
+            self._made.leave()
         self.instance.release()
         return code
 
     def furnish(self) -> None:
-        """Builds everything else. A failure ends the process: a window that does nothing helps nobody."""
+        """Builds everything else, in steps. A failure ends the process: a window that does nothing helps nobody."""
+        from desktop.in_steps import InSteps
+
+        self._steps = InSteps(self._furnishing(), self.qt)
+
+    def _furnishing(self) -> Iterator[None]:
         try:
+            for name in _NEEDED:
+                importlib.import_module(name)
+                yield
             from desktop.application import Application
 
-            self.application = Application(self)
+            self._made = Application(self)
+            yield
+            yield from self._made.furnish()
+            self.application = self._made
             self.application.start(self._path)
         finally:
             if self.application is None:
                 self.qt.exit(1)
+        self.shell.furnished.emit()
 
     def _closed_early(self) -> None:
         if self.application is None:
+            if self._steps is not None:
+                self._steps.stop()
             self.qt.quit()
 
 

@@ -6,7 +6,7 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
@@ -18,6 +18,7 @@ from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
 from desktop.failures import Failures, start_logging
 from desktop.garbage import MainThreadGarbage
+from desktop.in_steps import InSteps
 from desktop.job import Jobs
 from desktop.language import speak
 from desktop.library.beside import beside
@@ -92,8 +93,8 @@ class Application(QObject):
         self._signals = UnixSignals(self) if os.name == "posix" else None
         self.parts = self._made_parts()
         self._dress()
-        self.window = self._made_window()
-        self._connect()
+        self.window: MainWindow
+        self._rebuilding: InSteps | None = None
         QTimer.singleShot(_SETTLE_MS, self._garbage.settle)
 
     # --- building --------------------------------------------------------------------------------------------------
@@ -123,12 +124,19 @@ class Application(QObject):
         dress(self._qt, theme)
         self._qt.setWindowIcon(icons.icon("quern", theme, colour=theme.accent, size=_ICON_SIDE))
 
-    def _made_window(self) -> MainWindow:
-        window = MainWindow(self.parts)
+    def furnish(self) -> Iterator[None]:
+        """Builds what is in the window, a step at a time; only then can anything else be asked for."""
+        window = MainWindow(self.parts, in_steps=True)
+        yield from window.steps
+        self._place(window)
+        yield
+        self._connect()
+
+    def _place(self, window: MainWindow) -> None:
         window.quit_requested.connect(self._shell.close)
         self._shell.furnish(window)
         window.focus_composer()
-        return window
+        self.window = window
 
     def _connect(self) -> None:
         self._shell.may_close = self._may_close
@@ -182,10 +190,18 @@ class Application(QObject):
         """Builds the widgets again in another language, with everything that was open and written in them."""
         speak(self._qt, self.parts.live.app.language)
         self._dress()
+        self.window.remember()
+        if self._rebuilding is not None:
+            self._rebuilding.stop()
+        self._rebuilding = InSteps(self._replace_window(), self)
+
+    def _replace_window(self) -> Iterator[None]:
+        newer = MainWindow(self.parts, in_steps=True)
+        yield from newer.steps
         older = self.window
-        older.remember()
-        self.window = self._made_window()
-        older.hand_over(self.window)
+        self._place(newer)
+        older.hand_over(newer)
+        yield
         if self.parts.items.rowCount():  # what is said of each answer is worded when the chat is read
             self.parts.session.open(self.parts.session.chat_id)
 

@@ -5,6 +5,7 @@ It keeps nothing that matters: building it again (after a change of language) lo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,8 @@ class MainWindow(QWidget):
 
     quit_requested = Signal()
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, *, in_steps: bool = False) -> None:
+        """With `in_steps`, nothing is there until all `steps` were taken, so that none of them takes long."""
         super().__init__()
         self._parts = parts
         self._panel: SettingsPanel | None = None
@@ -88,8 +90,14 @@ class MainWindow(QWidget):
         self._sidebar_width, self._panel_width = Size.SIDEBAR[1], Size.PANEL[1]
         self._picker: ModelPicker | None = None
         self.setAcceptDrops(True)
-        self._make_widgets()
-        self._lay_out()
+        self.steps = self._build()
+        if not in_steps:
+            for _step in self.steps:
+                pass
+
+    def _build(self) -> Iterator[None]:
+        yield from self._make_widgets()
+        yield from self._lay_out()
         self.actions_by_name = make_actions(self, self._handlers())
         self._connect_widgets()
         self._connect_parts()
@@ -98,21 +106,26 @@ class MainWindow(QWidget):
 
     # --- building --------------------------------------------------------------------------------------------------
 
-    def _make_widgets(self) -> None:
+    def _make_widgets(self) -> Iterator[None]:
         parts = self._parts
         self.sidebar = Sidebar(parts.store)
+        yield
         self.header = Header()
         self.system_prompt = SystemPromptPanel()
         self.notice = Notice()
+        yield
         self.view = ConversationView(parts.items)
+        yield
         self.find_in_chat = FindInChat(self.view, parts.items)
         self.links, self.zoom = LinkOpener(self), Zoom(parts.state, self)
         self.empty = EmptyState()
+        yield
         self.composing = ComposingArea(parts.session, parts.client, parts.items)
         self.veil = DropVeil(self)
         self.exchange = ChatExchange(parts.store, self)
+        yield
 
-    def _lay_out(self) -> None:
+    def _lay_out(self) -> Iterator[None]:
         self._stack = QStackedWidget()
         self._stack.addWidget(self.empty)
         self._stack.addWidget(self.view)
@@ -126,6 +139,7 @@ class MainWindow(QWidget):
             column.addWidget(_Fold(above))
         column.addWidget(self._stack, 1)
         column.addLayout(_centred(self.composing, top=Space.SMALL, bottom=Space.SMALL))
+        yield
         self.pages = Pages(centre, self._parts, self)
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.setHandleWidth(1)
@@ -136,6 +150,7 @@ class MainWindow(QWidget):
         self.splitter.addWidget(self.pages)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.splitterMoved.connect(self._note_width)
+        yield
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self.splitter)

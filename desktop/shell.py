@@ -27,6 +27,7 @@ class Shell(QWidget):
     """The window. `closing` comes when it is closed, before anything is gone."""
 
     painted = Signal()  # once
+    furnished = Signal()  # once: everything is there and works
     closing = Signal()
 
     def __init__(self, state: StateFile) -> None:

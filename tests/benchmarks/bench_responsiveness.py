@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from PySide6.QtWidgets import QApplication
 
@@ -34,7 +34,8 @@ ANSWER = (
     "Some **words** in a paragraph with `code` and $x^2$.\n\n```py\ndef f(x):\n    return x + 1\n```\n\n"
     "| a | b | c |\n|---|:-:|--:|\n| one | two | `3` |\n\n1. one\n2. two\n   - three\n\n"
 )
-FORMULAS = "".join(f"Since $x_{{{n}}}^2 + \\frac{{{n}}}{{y}}$ holds,\n\n$$\\sum_{{i=1}}^{{{n}}} i$$\n\n" for n in range(400))
+FORMULA = "Since $x_{%d}^2 + \\frac{a}{y}$ holds,\n\n$$\\sum_{i=1}^{%d} i$$\n\n"
+FORMULAS = "".join(FORMULA % (number, number) for number in range(400))
 _BATCH = 16  # characters shown at once, as at 100 tokens a second
 _LETTERS = 4  # in a token
 

@@ -54,9 +54,8 @@ def painted(self):
     if "--leave" in sys.argv:
         self.shell.close()
     else:
+        self.shell.furnished.connect(lambda: (self.application.window.repaint(), print("usable", flush=True)))
         furnish(self)
-        self.application.window.repaint()
-        print("usable", flush=True)
 app.Opening.furnish = painted
 raise SystemExit(app.main([]))
 """

@@ -38,7 +38,7 @@ def begin():
     parts = opening.application.parts
     parts.client.loaded.connect(lambda _info: step(opening, parts))
 
-opening.shell.painted.connect(begin)
+opening.shell.furnished.connect(begin)
 """
 
 
@@ -148,7 +148,7 @@ def test_closing_while_a_model_loads_leaves_no_child(quern_home: Path) -> None:
     def begin_closing():
         say(engine=opening.application.parts.client.pid)
         opening.shell.close()
-    opening.shell.painted.connect(lambda: QTimer.singleShot(1000, begin_closing))
+    opening.shell.furnished.connect(lambda: QTimer.singleShot(1000, begin_closing))
     """
     code, said, _err = finished(start(quern_home, step, load_seconds=60))
     assert code == 0
@@ -197,9 +197,12 @@ def test_language_change_rebuilds_the_widgets_and_keeps_what_is_written(quern_ho
         application.window.show_panel(True)
         older = application.window
         parts.live.set_values(AppSettings, language="zh_CN")
-        QTimer.singleShot(500, lambda: report(application, older))
+        report(application, older)
     def report(application, older):
         window = application.window
+        if window is older:
+            QTimer.singleShot(50, lambda: report(application, older))
+            return
         say(new=window is not older, draft=window.composing.composer.draft.message, shown=window.isVisible(),
             panel=window.panel.isVisible(), words=window.sidebar.new_button.text(),
             state=window.header.status.standing.value, rows=opening.application.parts.items.rowCount())

@@ -87,7 +87,7 @@ def _run() -> int:
     notifier = QSocketNotifier(0, QSocketNotifier.Type.Read)
     notifier.setEnabled(False)
     notifier.activated.connect(driver.read)
-    opening.shell.painted.connect(lambda: notifier.setEnabled(True))  # after everything was built
+    opening.shell.furnished.connect(lambda: notifier.setEnabled(True))  # after everything was built
     return opening.run()
 
 

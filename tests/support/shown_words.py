@@ -42,7 +42,7 @@ def _run(language: str) -> int:
     from desktop.app import Opening
 
     opening = Opening()
-    opening.shell.painted.connect(lambda: _report(opening, language))  # after everything was built
+    opening.shell.furnished.connect(lambda: _report(opening, language))  # after everything was built
     return opening.run()
 
 
