@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -12,6 +13,7 @@ import tiny_gguf
 from engines import collect, raw
 from runtime.engine import Engine
 from runtime.gguf_header import read_header
+from runtime.params import KVType
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +46,28 @@ def test_a_file_that_lies_too_narrow_to_be_mapped_is_read_with_a_note(tmp_path: 
     second.close()
 
 
-def test_an_impossible_cache_type_is_corrected_with_a_note(tmp_path: Path) -> None:
-    path = tiny_gguf.write_tiny(tmp_path / "m.gguf", n_heads=16, n_kv_heads=4)  # head size 16
-    engine = engines.load(path, kv_type_k="q8_0")
-    assert engine.info.kv_type_k == "f16"
-    assert any("q8_0" in note and "16" in note for note in engine.info.notes)
+@pytest.mark.parametrize("head_dim", [16, 48])
+def test_an_impossible_cache_type_is_corrected_with_a_note(tmp_path: Path, head_dim: int) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "m.gguf", n_heads=8, n_kv_heads=2, head_dim=head_dim)
+    engine = engines.load(path, kv_type_k="q8_0", kv_type_v="q4_0")
+    assert (engine.info.kv_type_k, engine.info.kv_type_v) == ("f16", "f16")
+    assert any("q8_0" in note and str(head_dim) in note for note in engine.info.notes)
     assert collect(engine, raw("abc", max_tokens=2)).end.usage.generated_tokens == 2
     engine.close()
 
 
-@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"])
-def test_every_cache_type_answers(tmp_path: Path, kind: str) -> None:
-    path = tiny_gguf.write_tiny(tmp_path / "m.gguf")
-    engine = engines.load(path, kv_type_k=kind, kv_type_v=kind)
-    assert engine.info.kv_type_k == engine.info.kv_type_v == kind
-    assert collect(engine, raw("abc", max_tokens=3)).end.usage.generated_tokens == 3
-    engine.close()
+@pytest.fixture(scope="module")
+def small_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_gguf.write_tiny(tmp_path_factory.mktemp("small") / "small.gguf", n_layers=1)
+
+
+@pytest.mark.parametrize("kind", get_args(KVType))
+def test_every_pair_of_cache_types_answers(small_gguf: Path, kind: str) -> None:
+    for other in get_args(KVType):
+        engine = engines.load(small_gguf, kv_type_k=kind, kv_type_v=other)
+        assert (engine.info.kv_type_k, engine.info.kv_type_v) == (kind, other)
+        assert collect(engine, raw("abc", max_tokens=3)).end.usage.generated_tokens == 3
+        engine.close()
 
 
 @pytest.mark.shows("context_length")
