@@ -51,6 +51,7 @@ from runtime.protocol import EngineInfo
 from runtime.text import _
 
 if TYPE_CHECKING:
+    from desktop.chat.answer_card import AnswerCard
     from desktop.palette.palette import Palette
     from desktop.settings.panel import SettingsPanel
 
@@ -164,6 +165,7 @@ class MainWindow(QWidget):
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
             "palette": self.open_palette,
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
+            "receipts": self.show_receipts,
             "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
             "export_json": lambda: self.exchange.ask_export(self._parts.session.chat_id, "json"),
             "import_chats": self.exchange.ask_import,
@@ -276,6 +278,7 @@ class MainWindow(QWidget):
 
     def _offer_template(self, engine: EngineInfo) -> None:
         """A model without a chat template answers best with the one that its vocabulary was made for."""
+        self.notice.dismiss(about=_NO_TEMPLATE)
         if engine.has_template or engine.reads_source or self._parts.live.sampling.template:
             return
         if engine.template_guess:
@@ -285,7 +288,7 @@ class MainWindow(QWidget):
             cause = _("It may be a base model, which goes on with a text and holds no conversation.")
             action = _("Choose a template")
         error = ErrorInfo(title=_("This model has no chat template."), message=cause, code=_NO_TEMPLATE)
-        self.notice.show_error(error, action=action, tone="caution", about=_MODEL)
+        self.notice.show_error(error, action=action, tone="caution", about=_NO_TEMPLATE)
 
     def _choose_template(self) -> None:
         engine = self._parts.models.engine
@@ -523,6 +526,14 @@ class MainWindow(QWidget):
         if self._panel is not None:
             self._panel.search.setText(title)
             self._panel.search.setFocus()
+
+    def show_receipts(self) -> AnswerCard:
+        """Shows how the last answer was made, and the ones before it."""
+        from desktop.chat.answer_card import AnswerCard
+
+        card = AnswerCard(self._parts.session.answers, self._parts.store, self._parts.client, self)
+        card.open_over(self)
+        return card
 
     def _show_shortcuts(self) -> None:
         ShortcutsCard(self).open_over(self)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from runtime.library import ModelInfo
 
 STARTER = "starter"
+_IDENTIFY_MS = 2_000  # after the model was loaded: the first answer comes first
 _Result = TypeVar("_Result")
 
 
@@ -90,6 +91,8 @@ class Models(QObject):
         self._problems: tuple[str, ...] = ()
         self._memory = (0, 0)
         self._remember = False  # whether the model being loaded was chosen, and is the one for the next start
+        self._identify_later = QTimer(self, singleShot=True, interval=_IDENTIFY_MS)
+        self._identify_later.timeout.connect(self._identify)
         self._connect()
 
     def _connect(self) -> None:
@@ -232,10 +235,16 @@ class Models(QObject):
     def _take_loaded(self, engine: EngineInfo) -> None:
         self._show(Standing.READY)
         self.ready.emit(engine)
+        self._identify_later.start()
         self._announce_reload()
         if self._info is not None and self._remember:
             self._remember = False
             self._live.set_values(AppSettings, model=_lasting_name(self._info))
+
+    def _identify(self) -> None:
+        """Has the model's files hashed, so that receipts name the very file; large ones take their time once."""
+        if self._client.info is not None:
+            self._client.identify()
 
     def _take_failure(self, error: ErrorInfo) -> None:
         self._show(Standing.FAILED)

@@ -163,6 +163,11 @@ class ChatSession(QObject):
         return self.busy and first is not None and first.chat_id != self.chat_id
 
     @property
+    def answers(self) -> tuple[MessageRecord, ...]:
+        """The answers of the branch that is shown, as they were made."""
+        return tuple(record for record in self._branch if record.role is Role.ASSISTANT and record.receipt is not None)
+
+    @property
     def unanswered(self) -> str | None:
         """The id of a question at the end that has no answer, for a retry with `regenerate`."""
         if self.busy or self._loading or not self._branch or self._branch[-1].role is not Role.USER:
@@ -418,7 +423,9 @@ class ChatSession(QObject):
     ) -> None:  # fmt: skip
         sampling = self._sampling()
         messages = conversation(chat.system_prompt, branch)
-        request = GenerationRequest(messages=messages, continue_last=so_far is not None, sampling=sampling)
+        request = GenerationRequest(
+            messages=messages, continue_last=so_far is not None, sampling=sampling, receipt=True
+        )
         answer = _Answer(chat.id, message_id, sampling, so_far or [])
         if self._states is not None:
             self._states.before_answer(chat.id)
@@ -456,6 +463,8 @@ class ChatSession(QObject):
             receipt = receipt_of(finished, self._engine.info, sampling, dropped=answer.dropped)
             state = state_of(finished.reason)
             self._end_answer(id, state, receipt=receipt)
+            if finished.receipt is not None:
+                self._store.keep_receipt(answer.message_id, finished.receipt)
             self._keep_state(answer.chat_id, finished.usage.context_used)
             self.answer_ended.emit(answer.chat_id, state)
 

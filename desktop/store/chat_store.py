@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from desktop.store.database import ChatDatabase
@@ -180,6 +181,14 @@ class ChatStore(QObject):
             lambda database: database.finish_answer(message_id, text, state, at=at, receipt=receipt, error=error),
             changed=True,
         )
+
+    def keep_receipt(self, message_id: str, receipt: msgspec.Struct) -> None:
+        """Keeps what an answer can be made again with."""
+        self._write(lambda database: database.keep_receipt(message_id, receipt))
+
+    def load_receipt(self, message_id: str, then: Callable[[bytes | None], None]) -> None:
+        """Loads a kept receipt as JSON; None where there is none."""
+        self._read(lambda database: database.receipt(message_id), then)
 
     def remove_message(self, message_id: str) -> None:
         """Removes a message that nothing follows."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from desktop.store.schema import MIGRATIONS, is_damage, migrate, refuse_newer
 from runtime.errors import ErrorInfo
 
 _log = logging.getLogger(__name__)
+_LARGEST_RECEIPT = 1 << 20  # bytes, packed: an answer at the end of a million tokens is not worth more
 _BUSY_SECONDS = 1.0  # closing may meet a busy file twice and still ends within three seconds
 
 
@@ -229,6 +231,21 @@ class ChatDatabase:
                 "UPDATE chats SET updated = ? WHERE id = (SELECT chat_id FROM messages WHERE id = ?)", (at, message_id)
             )
 
+    def keep_receipt(self, message_id: str, receipt: msgspec.Struct) -> None:
+        """Keeps what an answer can be made again with. Apart from the message: a chat is read without them."""
+        packed = zlib.compress(msgspec.json.encode(receipt))
+        if len(packed) <= _LARGEST_RECEIPT:
+            self._change("INSERT OR REPLACE INTO receipts (message_id, receipt) VALUES (?, ?)", message_id, packed)
+
+    def receipt(self, message_id: str) -> bytes | None:
+        """Returns a kept receipt as JSON; None where there is none, or where it cannot be read."""
+        query = "SELECT receipt FROM receipts WHERE message_id = ?"
+        row = self._connection.execute(query, (message_id,)).fetchone()
+        try:
+            return zlib.decompress(row["receipt"]) if row is not None else None
+        except (zlib.error, TypeError):
+            return None
+
     def remove_message(self, message_id: str) -> None:
         """Removes a message that nothing follows, and shows its newest other version, or else its parent."""
         with self.transaction():
@@ -244,6 +261,7 @@ class ChatDatabase:
                 (shape.without(message_id), row["chat_id"], message_id),
             )
             self._connection.execute("DELETE FROM messages WHERE id = ?", (message_id,))
+            self._connection.execute("DELETE FROM receipts WHERE message_id = ?", (message_id,))
             self._connection.execute("DELETE FROM journal WHERE message_id = ?", (message_id,))
 
     # --- inside ----------------------------------------------------------------------------------------------------
@@ -261,9 +279,11 @@ class ChatDatabase:
             self._set_leaf(chat_id, shape.newest_below(message_id))
 
     def _forget_deleted(self) -> None:
+        gone = "SELECT id FROM chats WHERE deleted IS NOT NULL"
         self._connection.execute(
-            "DELETE FROM messages WHERE chat_id IN (SELECT id FROM chats WHERE deleted IS NOT NULL)"
+            f"DELETE FROM receipts WHERE message_id IN (SELECT id FROM messages WHERE chat_id IN ({gone}))"
         )
+        self._connection.execute(f"DELETE FROM messages WHERE chat_id IN ({gone})")
         self._connection.execute("DELETE FROM chats WHERE deleted IS NOT NULL")
 
     def _finish_interrupted(self) -> None:

@@ -54,6 +54,12 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
     ALTER TABLE chats ADD COLUMN settings TEXT NOT NULL DEFAULT '';
     """,
+    """
+    CREATE TABLE receipts (
+        message_id TEXT PRIMARY KEY,
+        receipt BLOB NOT NULL
+    );
+    """,
 )
 
 

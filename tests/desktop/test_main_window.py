@@ -230,7 +230,8 @@ def test_model_that_ended_its_engine_is_not_loaded_by_itself(open_window: Open, 
 
 def test_what_was_corrected_while_loading_is_said(open_window: Open) -> None:
     window = open_window()
-    window._parts.models.ready.emit(EngineInfo(engine="llama", notes=("The context was made smaller.",)))
+    notes = ("The context was made smaller.",)
+    window._parts.models.ready.emit(EngineInfo(engine="llama", has_template=True, notes=notes))
     assert window.notice.isVisible()
     assert "The context was made smaller." in window.notice._cause.text()
 

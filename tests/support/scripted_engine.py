@@ -136,7 +136,8 @@ class ScriptedEngine:
             return
         self._loaded = True
         name = Path(item["path"]).stem
-        self._send("loaded", item["id"], info={"engine": "scripted", "path": item["path"], "name": name})
+        info = {"engine": "scripted", "path": item["path"], "name": name, "has_template": True}
+        self._send("loaded", item["id"], info=info)
 
     def _generate(self, item: dict[str, Any]) -> None:
         if not self._loaded:
