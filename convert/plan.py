@@ -18,7 +18,7 @@ from convert.options import ConvertOptions
 from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, TensorSpec, plan
 from convert.tensors import F32, Product, Stored, products_of
 from convert.vocabulary import template_keys
-from runtime import gguf_header
+from runtime import gguf_header, packed
 from runtime.architectures.binding import bind
 from runtime.architectures.reading import identify
 from runtime.architectures.shapes import require_shapes
@@ -147,8 +147,16 @@ def plan_from_folder(
         **made.keys(), **template_keys(read_templates(checkpoint.path)),
     }  # fmt: skip
     facts = ModelFacts(architecture.gguf, config.n_layers, config.n_heads, config.n_kv_heads, config.n_experts)
-    notes = [*checkpoint.notes, *graph_notes(architecture, config, checkpoint.path), *made.notes]
+    notes = [*checkpoint.notes, *_packed(checkpoint), *graph_notes(architecture, config, checkpoint.path), *made.notes]
     return planned(metadata, products, facts, options, notes=notes, importance=importance)
+
+
+def _packed(checkpoint: Checkpoint) -> Iterator[str]:
+    """Yields that a folder's weights have lost precision before."""
+    method = packed.quantization_of(checkpoint.config).get("quant_method")
+    if method:
+        words = _("The source's weights are packed already ({method}): what they lost then is lost.")
+        yield words.format(method=clean_name(str(method)))
 
 
 def planned(
