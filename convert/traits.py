@@ -18,7 +18,6 @@ from convert.tokenizer_json import SPACE, State, steps_of
 from runtime.text import N_, _
 
 _CANONICAL = frozenset({"NFC", "NFD"})
-_SPACES = (" ", SPACE)  # by which a text may begin for the step that puts one
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,8 @@ def _more_space(text: str, marks: Sequence[str]) -> str:
     """Returns a text with one more space wherever it begins, or goes on after a mark, with one."""
     for mark in marks:
         text = text.replace(f"{mark} ", f"{mark}  ")
-    return f" {text}" if text[:1] in _SPACES and not text.startswith(tuple(marks)) else text
+    begins = text[:1].isspace() or text[:1] == SPACE
+    return f" {text}" if begins and not text.startswith(tuple(marks)) else text
 
 
 def _keeps_space_around_marks(state: State) -> bool:

@@ -7,13 +7,17 @@ made here is only believed after `vocabulary_proof` has held llama.cpp's ids aga
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from tokenizers import Tokenizer, models
+
 from convert import pre_tokenizers
+from convert.charsmap_table import packed_table, replacements_of
 from convert.gguf_file import KeyValue, array, boolean, string, u32
 from convert.tokenizer_json import SPACE, State, prefixes_space, state_of, steps_of
 from runtime.errors import UserError
@@ -39,6 +43,7 @@ class TokenKind(IntEnum):
     BYTE = 6
 
 
+_BY_CHARACTERS = frozenset({"NFC", "NFD", "NFKC", "NFKD", "Nmt", "Lowercase", "StripAccents", "Precompiled"})
 _KINDS = frozenset(map(int, TokenKind))
 
 
@@ -296,10 +301,22 @@ def _normalizing(state: State) -> dict[str, KeyValue]:
         "add_space_prefix": boolean(prefixes_space(state)),
         "remove_extra_whitespaces": boolean(merges_spaces),
     }
-    for step in steps:
-        if step["type"] == "Precompiled" and step.get("precompiled_charsmap"):
-            more["precompiled_charsmap"] = array("u8", list(base64.b64decode(step["precompiled_charsmap"])))
+    table = _character_table([step for step in steps if step["type"] in _BY_CHARACTERS])
+    if table:
+        more["precompiled_charsmap"] = array("u8", list(table))
     return more
+
+
+def _character_table(steps: Sequence[State]) -> bytes:
+    """Returns the table for what steps do to characters: the source's own, or one that is made of them."""
+    if not steps:
+        return b""
+    if len(steps) == 1 and steps[0]["type"] == "Precompiled":
+        return base64.b64decode(steps[0].get("precompiled_charsmap") or "")
+    plain = Tokenizer(models.WordLevel({}, unk_token=""))
+    described = state_of(plain) | {"normalizer": {"type": "Sequence", "normalizers": list(steps)}}
+    normalizer = Tokenizer.from_str(json.dumps(described)).normalizer
+    return packed_table(replacements_of(normalizer.normalize_str))
 
 
 def _word_piece(state: State, n_rows: int, _pieces: SentencePieceModel | None) -> Iterator[Vocabulary]:

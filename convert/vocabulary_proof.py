@@ -8,6 +8,7 @@ weights.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from convert.hard_texts import HARD_TEXTS
 from convert.tokenizer_back import GgufVocabulary
 from convert.tokenizer_json import state_of
 from convert.traits import Traits
-from convert.vocabulary import Vocabulary, VocabularyMisfit
+from convert.vocabulary import TokenKind, Vocabulary, VocabularyMisfit
 from runtime.errors import UserError
 from runtime.llama.tokenizer import GgufTokenizer, NoVocabulary
 from runtime.model_errors import DamagedModel
@@ -36,6 +37,7 @@ PRE_TOKENIZERS = (
     "trillion", "bailingmoe", "seed-coder", "hunyuan", "hunyuan-dense", "kimi-k2", "grok-2", "afmoe", "minimax-m2",
     "qwen35", "smaug-bpe", "youtu", "default",
 )  # fmt: skip
+_BYTE_NAME = re.compile(r"<0x[0-9A-F]{2}>")
 _DIGEST_LENGTH = 60
 _MARKS_AMONG_WORDS = 12  # marks that are also tried between words, of those that may be thousands
 
@@ -74,6 +76,7 @@ class _Facts:
     pre: str
     unknown: Any
     leniently: bool
+    bytes: frozenset[int] = frozenset()
 
 
 class _Source:
@@ -130,7 +133,8 @@ def _candidates(ways: Sequence[Vocabulary]) -> Iterator[tuple[Vocabulary, bool]]
 
 def _tried(vocabulary: Vocabulary, source: _Source, about: Mapping[str, KeyValue], *, leniently: bool) -> _Trial:
     unknown = vocabulary.more.get("unknown_token_id")
-    facts = _Facts(vocabulary.model, vocabulary.pre, unknown.content if unknown else None, leniently)
+    spelled = frozenset(id for id, kind in enumerate(vocabulary.kinds) if kind is TokenKind.BYTE)
+    facts = _Facts(vocabulary.model, vocabulary.pre, unknown.content if unknown else None, leniently, spelled)
     with tempfile.TemporaryDirectory(prefix="quern-") as folder:
         path = Path(folder) / "vocabulary.gguf"
         keys = {"general.architecture": string("llama"), **about, **vocabulary.keys()}
@@ -172,6 +176,10 @@ def _known(facts: _Facts, source: _Source, at: int, difference: TokenizerDiffers
     if facts.model == "t5" and (_has_accents(text) or any(unicodedata.category(sign) == "Cc" for sign in text)):
         return [_("llama.cpp takes accents that are written apart from their letters, and control signs, otherwise "
                   "than Hugging Face's library does.")]  # fmt: skip
+    if facts.model == "t5" and facts.bytes and _BYTE_NAME.search(text):
+        return [_("The source takes a text like “<0x0A>” for the byte; llama.cpp reads it as it stands.")]
+    if facts.model == "t5" and _without_bytes(facts, difference.found) == _without_bytes(facts, expected):
+        return [_("Characters without a token that the source normalizes first are spelled in other bytes.")]
     if facts.leniently and facts.model == "gpt2" and not text.isascii():
         return [_("llama.cpp cuts some words of other scripts otherwise than Hugging Face's library does, as in all "
                   "files with the pre-tokenizer “{name}”.").format(name=facts.pre)]  # fmt: skip
@@ -180,6 +188,10 @@ def _known(facts: _Facts, source: _Source, at: int, difference: TokenizerDiffers
 
 def _without(token: int | None, ids: Sequence[int]) -> list[int]:
     return [id for id in ids if id != token]
+
+
+def _without_bytes(facts: _Facts, ids: Sequence[int]) -> list[int]:
+    return [id for id in ids if id not in facts.bytes and id != facts.unknown]
 
 
 def _has_accents(text: str) -> bool:

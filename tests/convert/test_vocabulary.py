@@ -123,6 +123,16 @@ def test_spaces_before_texts_that_begin_with_one_are_told_and_nothing_else_diffe
     assert {made.kinds[made.tokens.index(byte)] for byte in BYTES} == {TokenKind.BYTE}
 
 
+@pytest.mark.parametrize("kind", ["unigram", "unigram-bytes"])
+def test_what_a_unigram_source_normalizes_llama_cpp_normalizes_too(kind: str, tmp_path: Path) -> None:
+    made = exported(write_tokenizer(tmp_path, kind))
+    assert made.model == "t5"
+    assert made.more["precompiled_charsmap"].content
+    bytes_kept = {made.kinds[made.tokens.index(byte)] for byte in BYTES if byte in made.tokens}
+    assert bytes_kept == ({TokenKind.BYTE} if kind == "unigram-bytes" else set())
+    assert any("spelled in bytes by Quern" in note for note in made.notes) == (kind == "unigram-bytes")
+
+
 def test_pieces_that_only_their_own_merges_make_are_cut_by_merges(tmp_path: Path) -> None:
     """SentencePiece would join any two pieces whose union is one; this source knows one way only."""
     merges = [["a", "b"], ["b", "c"], ["ab", "c"]]
