@@ -102,7 +102,7 @@ def _fitting(params: LoadParams, config: ModelConfig) -> int:
 
 
 def weight_bytes(config: ModelConfig, dtype: str) -> int:
-    """Returns about how much memory the weights of a decoder will take."""
+    """Returns about how much memory the weights of a model will take."""
     C, D = config.d_model, config.head_dim
     attention = C * D * (2 * config.n_heads + 2 * config.n_kv_heads)
     matrices = 3 if config.gated else 2
@@ -110,6 +110,9 @@ def weight_bytes(config: ModelConfig, dtype: str) -> int:
     for layer in range(config.n_layers):
         wide = config.n_experts * config.expert_d_ff if config.has_experts(layer) else config.d_ff
         total += attention + matrices * C * wide
+    if config.form == "encoder-decoder":
+        total += config.n_layers * attention  # on the source
+        total += config.n_encoder_layers * (attention + matrices * C * config.d_ff)
     return number_formats.weight_bytes(total, dtype)
 
 

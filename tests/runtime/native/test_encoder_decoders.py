@@ -19,6 +19,7 @@ from native_gguf import gguf_checkpoint, write_native
 from runtime.architectures import ARCHITECTURES, reading
 from runtime.architectures.shapes import shape_of
 from runtime.checkpoint import open_checkpoint
+from runtime.native import settings
 from runtime.native.kv_cache import KVCache
 from runtime.native.load import load_model
 from runtime.native.transformer import Transformer
@@ -147,6 +148,13 @@ def test_a_padded_source_writes_the_same_target(side: str, pair: tuple[Any, Tran
         alone = model(TARGET[1:], encoded=model.encode(short[None]))
 
     torch.testing.assert_close(batched[1:], alone, atol=1e-4, rtol=0)
+
+
+def test_the_memory_of_both_sides_is_foreseen(pair: tuple[Any, Transformer]) -> None:
+    _theirs, model = pair
+    taken = sum(slot.tensor.nbytes for slot in model.slots().values())
+
+    assert settings.weight_bytes(model.config, "f32") == pytest.approx(taken, rel=0.12)
 
 
 def test_the_table_names_exactly_the_models_weights(pair: tuple[Any, Transformer]) -> None:
