@@ -15,7 +15,7 @@ from runtime.beams import BeamParams, BeamsAreFree
 from runtime.engine import StopFlag
 from runtime.evaluation import LAST, Stopped
 from runtime.logits import require_numbers
-from runtime.native.beam_search import beam_search
+from runtime.native.beam_search import Hypothesis, beam_search
 from runtime.native.decode import TokenCache
 from runtime.native.model import NativeModel
 from runtime.prompt import Prompt
@@ -58,7 +58,7 @@ class BeamAnswer:
     def draw(self, row: int = LAST) -> int | None:
         """Returns the next token of the best text. Raises `Stopped` where the search was stopped."""
         if self._found is None:
-            self._found = self._search()
+            self._found = list(self.search().ids)
             if self._stop.is_set():
                 raise Stopped
         at = self._handed_out
@@ -67,7 +67,8 @@ class BeamAnswer:
     def close(self) -> None:
         """Frees nothing."""
 
-    def _search(self) -> list[int]:
+    def search(self) -> Hypothesis:
+        """Returns the best text that follows what is in the cache."""
         length = len(self._cache)
         first = torch.from_numpy(self._cache.scores())
         try:
@@ -76,7 +77,7 @@ class BeamAnswer:
             )
         finally:
             self._cache.leave_beams(length)
-        return list(best[0].ids) if best else []
+        return best[0]
 
     def _allowed(self, logits: Tensor) -> Tensor:
         return logits.index_fill(-1, self._suppressed, -torch.inf)

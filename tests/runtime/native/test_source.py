@@ -17,6 +17,7 @@ from hf_models import oracle
 from runtime.beams import BeamParams
 from runtime.engine import StopFlag
 from runtime.errors import UserError
+from runtime.native import beams
 from runtime.native.engine import NativeEngine
 from runtime.params import LoadParams
 from runtime.protocol import FinishReason, GenerationRequest
@@ -109,6 +110,21 @@ def test_beams_find_the_target_that_transformers_finds(
     assert answer.text.strip() == text_of(engine, theirs).strip()
 
 
+def test_a_token_that_must_come_first_counts_in_a_texts_length(pair: tuple[Any, NativeEngine]) -> None:
+    model, engine = pair
+    skipped = n_start(engine)
+    theirs = generated(model, engine, max_new_tokens=6 + skipped - 1, num_beams=3, length_penalty=1.0)
+    request = GenerationRequest(prompt=SOURCE, beams=BeamParams(beams=3), sampling=GREEDY.replace(max_tokens=6))
+    prompt, cache = engine._prompts.build(request), engine._cache
+
+    cached, _note = cache.keep_common(prompt.ids)
+    list(cache.evaluate(prompt.ids[cached:]))
+    asked = beams.answer_of(request, prompt, engine._model, cache, StopFlag())
+    best = asked.search()
+
+    assert best.score == pytest.approx(float(theirs.sequences_scores[0]), abs=1e-4)
+
+
 @pytest.mark.parametrize("gated", [False, True])
 def test_a_gguf_file_is_turned_as_llama_cpp_turns_it(gated: bool, tmp_path: Path) -> None:
     path = tiny_t5.write_tiny_t5(tmp_path / "t5.gguf", gated=gated).path
@@ -163,9 +179,9 @@ def test_stop_before_the_source_is_read_leaves_the_engine_whole(pair: tuple[Any,
 def test_a_target_ends_where_the_context_is_full_also_by_beams(pair: tuple[Any, NativeEngine]) -> None:
     _model, engine = pair
     small = native(engine._model.path, context_length=24)
-    for beams in (BeamParams(), BeamParams(beams=3)):
+    for wanted in (BeamParams(), BeamParams(beams=3)):
         request = GenerationRequest(
-            prompt=OTHER, ignore_end=True, beams=beams, sampling=GREEDY.replace(context_policy="shift")
+            prompt=OTHER, ignore_end=True, beams=wanted, sampling=GREEDY.replace(context_policy="shift")
         )
         answer = collect(small, request)
         assert answer.end.reason is FinishReason.CONTEXT
