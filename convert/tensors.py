@@ -23,7 +23,7 @@ from runtime.config import ModelConfig
 from runtime.tensors import Bytes
 
 F32 = NDArray[np.float32]
-_BLOCK = 1 << 23  # numbers in a block: 32 MB
+_BLOCK = 1 << 22  # numbers in a block: 16 MB
 
 
 class Product(Protocol):

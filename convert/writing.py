@@ -5,11 +5,15 @@ What was packed is written by a thread of its own, so that reading and packing g
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from queue import Queue
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -24,6 +28,7 @@ from runtime.errors import UserError
 from runtime.text import _
 
 _AHEAD = 3  # pieces that may wait to be written
+_SMALL = 1 << 21  # numbers of a tensor that one thread packs as a whole
 
 
 class ConversionStopped(UserError):
@@ -48,11 +53,10 @@ def write(plan: Plan, files: SafeFiles, stop: StopFlag, *, threads: int) -> Iter
 
     Raises `ConversionStopped`, `WrongNumbers` and `NotWritten`.
     """
-    remaining = iter(zip(plan.choices, plan.products, strict=True))
     done = 0
-    with _Behind() as behind:
+    with _Behind() as behind, closing(_packed(plan, threads)) as ready:
         for number, part in enumerate(plan.layouts):
-            for piece, tensor in _pieces(part, remaining, plan, behind, threads):
+            for piece, tensor in _pieces(part, ready, behind):
                 if stop.is_set():
                     raise ConversionStopped
                 behind.do(_writing(files, piece, number))
@@ -65,21 +69,59 @@ def _writing(files: SafeFiles, piece: bytes | memoryview, number: int) -> Callab
     return lambda: files.write(piece, file=number)
 
 
-def _pieces(
-    part: Layout, remaining: Iterator[tuple[Choice, Product]], plan: Plan, behind: _Behind, threads: int
-) -> Iterator[tuple[bytes | memoryview, str]]:
+class _Ready(NamedTuple):
+    """A tensor whose bytes are there, or are made while they are taken."""
+
+    name: str
+    product: Product
+    pieces: Iterable[memoryview]
+
+
+def _packed(plan: Plan, threads: int) -> Generator[_Ready, None, None]:
+    """Yields the tensors in order. Small ones are packed side by side ahead of their turn."""
+    waiting: deque[tuple[Choice, Product, Future[list[memoryview]] | None]] = deque()
+    pool = ThreadPoolExecutor(threads, "pack")
+    try:
+        for choice, product in zip(plan.choices, plan.products, strict=True):
+            ahead = pool.submit(_whole, plan, choice, product) if _is_small(choice) else None
+            waiting.append((choice, product, ahead))
+            if len(waiting) > threads + 1:
+                yield _ready(plan, *waiting.popleft(), threads)
+        while waiting:
+            yield _ready(plan, *waiting.popleft(), threads)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _whole(plan: Plan, choice: Choice, product: Product) -> list[memoryview]:
+    return list(packed(choice, product, importance=plan.weights_of(choice), threads=1))
+
+
+def _ready(
+    plan: Plan, choice: Choice, product: Product, ahead: Future[list[memoryview]] | None, threads: int
+) -> _Ready:
+    if ahead is not None:
+        return _Ready(choice.tensor.name, product, ahead.result())
+    pieces = packed(choice, product, importance=plan.weights_of(choice), threads=threads)
+    return _Ready(choice.tensor.name, product, pieces)
+
+
+def _is_small(choice: Choice) -> bool:
+    return math.prod(choice.tensor.shape) <= _SMALL
+
+
+def _pieces(part: Layout, ready: Iterator[_Ready], behind: _Behind) -> Iterator[tuple[bytes | memoryview, str]]:
     """Yields a file's bytes in order, each with the name of the tensor at work."""
     yield part.header, ""
     done = len(part.header)
-    for placed, (choice, product) in zip(part.tensors, remaining, strict=False):
-        assert done == placed.offset
-        assert choice.tensor.name == placed.entry.name
-        for piece in packed(choice, product, importance=plan.weights_of(choice), threads=threads):
-            yield piece, choice.tensor.name
+    for placed, (name, product, pieces) in zip(part.tensors, ready, strict=False):
+        assert (done, name) == (placed.offset, placed.entry.name)
+        for piece in pieces:
+            yield piece, name
             done += len(piece)
-        behind.do(product.release)
+            behind.do(product.release)  # what was read so far; the rest is read again from the file
         assert done == placed.offset + placed.entry.n_bytes
-        yield bytes(-done % ALIGNMENT), choice.tensor.name
+        yield bytes(-done % ALIGNMENT), name
         done += -done % ALIGNMENT
 
 
