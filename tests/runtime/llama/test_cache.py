@@ -26,9 +26,10 @@ def windowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_gguf.write_windowed(tmp_path_factory.mktemp("windowed") / "m.gguf", window=WINDOW)
 
 
-@pytest.fixture(scope="module")
-def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return recurrent_gguf.write_recurrent(tmp_path_factory.mktemp("recurrent") / "m.gguf")
+@pytest.fixture(scope="module", params=[False, True], ids=["all layers", "every other layer"])
+def recurrent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recurrent")
+    return recurrent_gguf.write_recurrent(folder / "m.gguf", hybrid=request.param)
 
 
 def cache_of(engine: Engine) -> TokenCache:
@@ -113,7 +114,7 @@ def test_a_windowed_answer_runs_through_the_whole_context(windowed: Path) -> Non
 
 
 def test_a_recurrent_model_uses_again_what_only_grows(recurrent: Path) -> None:
-    engine, fresh = engines.load(recurrent), engines.load(recurrent)
+    engine, fresh = (engines.load(recurrent, **EXACT) for _ in range(2))
     ids = text_ids(engine, 100)
     read(engine, ids)
     grown, kept = read(engine, [*ids, 70, 71, 72])
