@@ -156,7 +156,8 @@ def _lines(seen: Inspection, *, drawn: bool) -> Iterator[str]:
 
 
 def _tokens(seen: Inspection) -> Iterator[str]:
-    yield _("Tokens, how likely each was, and what was likeliest there")
+    is_scored = any(place.probability is not None for place in seen.places)
+    yield _("Tokens, how likely each was, and what was likeliest there") if is_scored else _("Tokens")
     for at, place in enumerate(seen.places):
         likely = "      " if place.probability is None else _percent(place.probability)
         yield f"{at:>4}  {_label(place.text)} {likely}   {_guesses(place.alternatives)}".rstrip()

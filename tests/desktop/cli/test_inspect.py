@@ -91,6 +91,7 @@ def test_an_encoder_is_looked_into_also_without_a_head(run: Run, tmp_path: Path)
     assert result.code == 0
     assert "attention of the encoder" in result.out
     assert "logit lens" not in result.out
+    assert "likely" not in result.out
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
