@@ -22,7 +22,7 @@ from runtime.model_errors import UnsupportedModel
 from runtime.model_files import weight_files
 from runtime.native import settings
 from runtime.native.adapters import Adapters
-from runtime.native.kv_cache import KVCache, cache_bytes
+from runtime.native.kv_cache import KVCache
 from runtime.native.load import DTYPES, load_model
 from runtime.native.stretching import stretched
 from runtime.params import LoadParams
@@ -102,8 +102,7 @@ class NativeModel:
     @property
     def cache_bytes(self) -> int:
         """The memory that the cache takes when the context is full."""
-        types = {name: settings.cache_type(getattr(self.params, f"kv_type_{name[0]}")) for name in ("k_type", "v_type")}
-        return cache_bytes(self.config, self.context_length, full=self.params.swa_full, **types)
+        return settings.full_cache_bytes(self.config, self.context_length, self.params)
 
     def close(self) -> None:
         """Lets the weights and the tokenizer go. May be called twice."""

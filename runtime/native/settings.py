@@ -94,11 +94,17 @@ def _context_length(params: LoadParams, config: ModelConfig, notes: list[str]) -
 
 def _fitting(params: LoadParams, config: ModelConfig) -> int:
     length = wanted = max(1, min(config.context_length, DEFAULT_CONTEXT))
-    types = {"k_type": cache_type(params.kv_type_k), "v_type": cache_type(params.kv_type_v)}
     free = memory.free_memory() - weight_bytes(config, params.dtype)
-    while length > min(wanted, _LEAST_CONTEXT) and cache_bytes(config, length, full=params.swa_full, **types) > free:
+    while length > min(wanted, _LEAST_CONTEXT) and full_cache_bytes(config, length, params) > free:
         length = max(min(wanted, _LEAST_CONTEXT), (length - 1) // _STEP * _STEP)
     return length
+
+
+def full_cache_bytes(config: ModelConfig, length: int, params: LoadParams) -> int:
+    """Returns the memory of a cache of `length` positions in the types that the parameters ask for."""
+    return cache_bytes(
+        config, length, full=params.swa_full, k_type=cache_type(params.kv_type_k), v_type=cache_type(params.kv_type_v)
+    )
 
 
 def weight_bytes(config: ModelConfig, dtype: str) -> int:
