@@ -1,4 +1,6 @@
-"""Plans and writes a Hugging Face folder of a GGUF file: weights, settings, tokenizer, chat templates.
+"""Plans and writes a Hugging Face folder: weights, settings, tokenizer, chat templates.
+
+Of a GGUF file all is made anew; of another folder (packed, or with adapters to merge) only the weights.
 
 Everything that can be refused is refused before a byte is written. Knows the tables of families and no engine but for
 the proof of the tokenizer.
@@ -7,7 +9,7 @@ the proof of the tokenizer.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,11 @@ from typing import Any
 from convert.gguf_file import TensorEntry
 from convert.options import ConvertOptions
 from convert.packing import packed
-from convert.recipes import FLOATS, Choice
+from convert.recipes import FLOATS, Choice, TensorSpec
 from convert.safe_folder import SafeFolder
 from convert.safetensors_layout import INDEX, MAX_SHARD, Shard, index_of, shards_of
 from convert.sentencepiece_file import packed_model
-from convert.tensors import Product, products_for
+from convert.tensors import Product, Stored, products_for
 from convert.tokenizer_back import GgufVocabulary, read_vocabulary, sentencepiece_of, tokenizer_from
 from convert.vocabulary_proof import proven_back
 from convert.writing import ConversionStopped, WriteProgress
@@ -33,8 +35,15 @@ from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader, read_header
 from runtime.llama.tokenizer import GgufTokenizer
 from runtime.text import _
+from runtime.tokenizer_files import read_templates
 
 _POOLINGS = {1: "mean_tokens", 2: "cls_token", 3: "lasttoken"}  # enum llama_pooling_type
+_COUNTS = ("i", "u", "bool")  # what types of whole numbers begin with: tables that hold no weights
+_KEPT = (
+    "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt",
+    "chat_template.jinja", "chat_template.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
+)  # fmt: skip
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -48,19 +57,6 @@ class NotForFolders(UserError):
             _("A Hugging Face folder cannot hold {type}.").format(type=kind),
             _("Its weights are F32, F16 or BF16."),
             _("Choose one of these types, or give the result a name that ends in .gguf."),
-        )
-
-
-class FolderNotNeeded(UserError):
-    """A folder that was to become a folder."""
-
-    code = "folder_not_needed"
-
-    def __init__(self, source: Path) -> None:
-        super().__init__(
-            _("“{name}” is a Hugging Face folder already.").format(name=source.name),
-            _("A folder is made of a GGUF file."),
-            _("Give the result a name that ends in .gguf."),
         )
 
 
@@ -89,14 +85,33 @@ class FolderPlan:
 
 
 def plan_folder(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
-    """Returns the plan for a GGUF source.
+    """Returns the plan.
 
-    Raises `NotForFolders`, `FolderNotNeeded`, `NoTokenizerBack`, `TokenizerDiffers`, what `identify` and `bind` raise.
+    Raises `NotForFolders`, `NoTokenizerBack`, `TokenizerDiffers`, what `identify` and `bind` raise.
     """
     if options.recipe not in FLOATS:
         raise NotForFolders(options.recipe)
-    if checkpoint.kind != "gguf":
-        raise FolderNotNeeded(checkpoint.path)
+    return (_of_gguf if checkpoint.kind == "gguf" else _of_folder)(checkpoint, options)
+
+
+def _of_folder(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
+    infos = [checkpoint.info(name) for name in checkpoint.names]
+    products = [
+        Stored(checkpoint, info.name, TensorSpec(info.name, info.shape)) for info in infos
+        if not info.dtype.startswith(_COUNTS)
+    ]  # fmt: skip
+    folder, said = checkpoint.path, dict(checkpoint.config)
+    for key in ("quantization_config", "compression_config", "torch_dtype"):
+        said.pop(key, None)
+    texts = {"config.json": _json(said | {"dtype": _DTYPES[options.recipe]})}
+    texts |= {name: (folder / name).read_bytes() for name in _KEPT if (folder / name).is_file()}
+    texts |= {path.relative_to(folder).as_posix(): path.read_bytes()
+              for path in sorted(folder.glob("additional_chat_templates/*.jinja"))}  # fmt: skip
+    templates = bool(read_templates(folder))
+    return _planned(texts, products, options, checkpoint.notes, str(said.get("model_type") or ""), "", templates)
+
+
+def _of_gguf(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
     architecture, stated = identify(checkpoint)
     binding = bind(architecture, stated, checkpoint)
     header = read_header(checkpoint.path)
@@ -107,9 +122,6 @@ def plan_folder(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
         words = _("The source is quantized ({type}): the folder holds the numbers that are left of the original's.")
         notes.append(words.format(type=header.quantization))
     products = products_for(checkpoint, architecture, binding, "folder")
-    choices = [Choice(product.spec, options.recipe) for product in products]
-    entries = [TensorEntry(product.spec.name, product.spec.shape, options.recipe) for product in products]
-    shards = shards_of(entries, limit=options.split_max_size or MAX_SHARD)
     texts = {name: _json(said) for name, said in _settings(
         header, vocabulary, architecture, binding.config, options.recipe).items()}  # fmt: skip
     texts |= _sentence_files(header)
@@ -117,12 +129,24 @@ def plan_folder(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
     pieces = sentencepiece_of(vocabulary)
     if pieces is not None:
         texts["tokenizer.model"] = packed_model(pieces)
-    if len(shards) > 1:
-        texts[INDEX] = _json(index_of(shards))
-    return FolderPlan(
-        texts, tuple(shards), tuple(choices), tuple(products), tuple(notes), architecture.name,
-        f"{vocabulary.model} {vocabulary.pre}".strip(), bool(header.chat_templates),
+    return _planned(
+        texts, products, options, notes, architecture.name, f"{vocabulary.model} {vocabulary.pre}".strip(),
+        bool(header.chat_templates),
     )  # fmt: skip
+
+
+def _planned(
+    texts: dict[str, bytes], products: Sequence[Product], options: ConvertOptions, notes: Iterable[str],
+    architecture: str, tokenizer: str, chat_template: bool,
+) -> FolderPlan:  # fmt: skip
+    choices = [Choice(product.spec, options.recipe) for product in products]
+    entries = [TensorEntry(product.spec.name, product.spec.shape, options.recipe) for product in products]
+    shards = shards_of(entries, limit=options.split_max_size or MAX_SHARD)
+    if len(shards) > 1:
+        texts = texts | {INDEX: _json(index_of(shards))}
+    return FolderPlan(
+        texts, tuple(shards), tuple(choices), tuple(products), tuple(notes), architecture, tokenizer, chat_template
+    )
 
 
 def write_folder(plan: FolderPlan, target: Path, stop: StopFlag, *, threads: int) -> Iterator[WriteProgress]:

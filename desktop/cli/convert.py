@@ -27,7 +27,7 @@ def command() -> click.Command:
         callback=convert,
         help="\n".join((
             _("Writes a model as a GGUF file, in a type of your choice. SOURCE is a Hugging Face folder, or a GGUF "
-              "file that gets another type."),
+              "file that gets another type. An OUTPUT that does not end in .gguf is a Hugging Face folder."),
             _("Q8_0 loses almost nothing at half of F16's size; Q4_K_M is the usual small one. Everything that can be "
               "refused is refused before a byte is written, and the result appears whole or not at all."),
         )),
@@ -35,6 +35,9 @@ def command() -> click.Command:
             "quern convert ~/models/my-model my-model-q8_0.gguf --type q8_0",
             "quern convert my-model-f16.gguf my-model-q4_k_m.gguf --type q4_k_m --tensor-type ffn_down=Q6_K",
             "quern convert ~/models/my-model out.gguf --type q4_0 --dry-run",
+            "quern convert my-model-f16.gguf my-model --type bf16",
+            "quern convert ~/models/my-model styled.gguf --type q8_0 --lora ~/adapters/style",
+            "quern convert ~/adapters/style style.gguf --base ~/models/my-model --type f16",
         ),
         params=[
             click.Argument(["source"], metavar="SOURCE"),

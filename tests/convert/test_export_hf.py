@@ -10,12 +10,12 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from convert.export_hf import FolderNotNeeded, NotForFolders
+from convert.export_hf import NotForFolders
 from convert.hard_texts import HARD_TEXTS
 from convert.model_vocabulary import read_pieces
 from convert.options import ConvertOptions
 from convert.pipeline import Converted, Planned, convert
-from convert.safe_file import TargetExists
+from convert.safe_file import TargetExists, TargetIsSource
 from convert.tokenizer_back import NoTokenizerBack, read_vocabulary, tokenizer_from
 from convert.vocabulary import TokenKind, vocabularies_of
 from convert.vocabulary_proof import proven, proven_back
@@ -123,8 +123,8 @@ def test_what_a_folder_cannot_be_is_refused(source: Path, tmp_path: Path) -> Non
     with pytest.raises(NotForFolders, match="Q8_0"):
         run(source, tmp_path / "folder", "q8_0")
     run(source, tmp_path / "folder")
-    with pytest.raises(FolderNotNeeded, match=r"\.gguf"):
-        run(tmp_path / "folder", tmp_path / "other")
+    with pytest.raises(TargetIsSource):
+        run(tmp_path / "folder", tmp_path / "folder", agreed=True)
     with pytest.raises(TargetExists):
         run(source, tmp_path / "folder")
     (tmp_path / "folder" / "mine.txt").write_text("")

@@ -106,6 +106,20 @@ def test_a_factor_and_two_adapters_are_added_up(tmp_path: Path) -> None:
     np.testing.assert_allclose(llama_logits(merged, IDS), expected, atol=1e-3)
 
 
+def test_an_adapter_is_merged_into_a_folder_too(tmp_path: Path) -> None:
+    model = base("gpt2", tmp_path / "model")
+    changes = adapter(tmp_path / "style", model, MODULES["gpt2"])
+    merged = run(model, tmp_path / "merged", lora=(str(tmp_path / "style"),))
+    expected = load_file(by_hand(model, changes, tmp_path / "changed") / "model.safetensors")
+    found = load_file(merged / "model.safetensors")
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, atol=1e-6)
+    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        assert (merged / file).read_bytes() == (model / file).read_bytes()
+    assert json.loads((merged / "config.json").read_text())["model_type"] == "gpt2"
+
+
 def test_a_gguf_adapter_is_merged_into_a_gguf_file(tmp_path: Path) -> None:
     model = tiny_gguf.write_tiny(tmp_path / "model.gguf")
     lora = write_lora(tmp_path / "style.gguf")
