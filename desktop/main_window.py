@@ -288,7 +288,7 @@ class MainWindow(QWidget):
             cause = _("It may be a base model, which goes on with a text and holds no conversation.")
             action = _("Choose a template")
         error = ErrorInfo(title=_("This model has no chat template."), message=cause, code=_NO_TEMPLATE)
-        self.notice.show_error(error, action=action, tone="caution", about=_NO_TEMPLATE)
+        self.notice.show_error(error, action=action, tone="quiet", about=_NO_TEMPLATE)
 
     def _choose_template(self) -> None:
         engine = self._parts.models.engine

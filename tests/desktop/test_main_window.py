@@ -255,7 +255,8 @@ def test_a_loaded_model_does_not_hide_that_chats_are_not_saved(open_window: Open
     window.open_model(STARTER_NAME)
     qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
     assert window.notice._title.text() == "New messages are not being saved."
-    window._parts.models.ready.emit(EngineInfo(engine="llama", notes=("The context was made smaller.",)))
+    notes = ("The context was made smaller.",)
+    window._parts.models.ready.emit(EngineInfo(engine="llama", has_template=True, notes=notes))
     assert window.notice._title.text() == "New messages are not being saved."
     window.notice.dismiss()
     assert window.notice._title.text() == "Some settings could not be used."
