@@ -23,7 +23,7 @@ from desktop.job import Jobs
 from desktop.language import speak
 from desktop.library.beside import beside
 from desktop.library.known_files import KnownFiles
-from desktop.look import dress
+from desktop.look import dress, dressing
 from desktop.main_window import MainWindow, Parts
 from desktop.models import Models
 from desktop.settings.live import LiveSettings
@@ -95,6 +95,7 @@ class Application(QObject):
         self._dress()
         self.window: MainWindow
         self._rebuilding: InSteps | None = None
+        self._dressing: InSteps | None = None
         QTimer.singleShot(_SETTLE_MS, self._garbage.settle)
 
     # --- building --------------------------------------------------------------------------------------------------
@@ -124,6 +125,20 @@ class Application(QObject):
         dress(self._qt, theme)
         self._qt.setWindowIcon(icons.icon("quern", theme, colour=theme.accent, size=_ICON_SIDE))
 
+    def _dress_anew(self) -> None:
+        """Takes another theme in steps; nothing is painted before the last one."""
+        if self._dressing is not None:
+            self._dressing.stop()
+        self._shell.setUpdatesEnabled(False)
+        self._dressing = InSteps(self._new_dress(), self)
+
+    def _new_dress(self) -> Iterator[None]:
+        try:
+            yield from dressing(self._qt, self.parts.themes.theme)
+            self._dress()
+        finally:
+            self._shell.setUpdatesEnabled(True)
+
     def furnish(self) -> Iterator[None]:
         """Builds what is in the window, a step at a time; only then can anything else be asked for."""
         window = MainWindow(self.parts, in_steps=True)
@@ -141,7 +156,7 @@ class Application(QObject):
     def _connect(self) -> None:
         self._shell.may_close = self._may_close
         self._shell.closing.connect(self.end)
-        self.parts.themes.changed.connect(self._dress)
+        self.parts.themes.changed.connect(self._dress_anew)
         self.parts.live.changed.connect(self._follow_setting)
         self.parts.client.closed.connect(self._finish)
         self.failures.happened.connect(self._show_failure)
@@ -188,14 +203,16 @@ class Application(QObject):
 
     def _rebuild(self) -> None:
         """Builds the widgets again in another language, with everything that was open and written in them."""
-        speak(self._qt, self.parts.live.app.language)
-        self._dress()
         self.window.remember()
         if self._rebuilding is not None:
             self._rebuilding.stop()
         self._rebuilding = InSteps(self._replace_window(), self)
 
     def _replace_window(self) -> Iterator[None]:
+        speak(self._qt, self.parts.live.app.language)
+        yield
+        self._dress()
+        yield
         newer = MainWindow(self.parts, in_steps=True)
         yield from newer.steps
         older = self.window

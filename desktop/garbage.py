@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import gc
 
-from PySide6.QtCore import QAbstractEventDispatcher, QObject
+from PySide6.QtCore import QAbstractEventDispatcher, QObject, QTimer
+
+_QUIET_MS = 1000  # a whole collection takes as long as a stutter: it waits until nothing has happened for so long
+_MOST_PUT_OFF = 20  # times its threshold
 
 
 class MainThreadGarbage(QObject):
@@ -24,6 +27,8 @@ class MainThreadGarbage(QObject):
         dispatcher = QAbstractEventDispatcher.instance()
         assert dispatcher is not None, "there is no event loop in this thread"
         dispatcher.aboutToBlock.connect(self._collect_due)
+        self._when_quiet = QTimer(self, singleShot=True, interval=_QUIET_MS)
+        self._when_quiet.timeout.connect(self._collect_all)
 
     def settle(self) -> None:
         """Takes what exists now (modules, widgets) out of every later collection: it stays anyway."""
@@ -37,7 +42,15 @@ class MainThreadGarbage(QObject):
 
     def _collect_due(self) -> None:
         counts = gc.get_count()
-        for generation in (2, 1, 0):
+        if counts[2] > _MOST_PUT_OFF * self._thresholds[2]:
+            self._collect_all()
+        elif counts[2] > self._thresholds[2]:
+            self._when_quiet.start()
+        for generation in (1, 0):
             if counts[generation] > self._thresholds[generation]:
                 gc.collect(generation)
                 return
+
+    def _collect_all(self) -> None:
+        self._when_quiet.stop()
+        gc.collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator
 from dataclasses import fields
 
 from PySide6.QtGui import QColor, QPalette
@@ -12,19 +13,28 @@ import resources
 from desktop import fonts
 from desktop.theme import Corner, Space, Theme
 
+_STYLED = "quern_styled"
 _Group = QPalette.ColorGroup
 _Role = QPalette.ColorRole
 
 
 def dress(application: QApplication, theme: Theme) -> None:
     """Gives the application its style, font, palette and stylesheet; once more when the theme changes."""
-    if application.style().name() != "fusion":
+    if application.property(_STYLED) is None:  # once there is a stylesheet, the style no longer tells its name
         application.setStyle("Fusion")
+        application.setProperty(_STYLED, True)
     if application.font() != fonts.body():
         application.setFont(fonts.body())
+    for _step in dressing(application, theme):
+        pass
+
+
+def dressing(application: QApplication, theme: Theme) -> Iterator[None]:
+    """Brings another theme's colours in two steps; what is painted between them has no style."""
     if application.styleSheet() != (sheet := stylesheet(theme)):
         application.setStyleSheet("")  # four times as quick as going from one sheet to the next
         application.setPalette(palette(theme))
+        yield
         application.setStyleSheet(sheet)
 
 

@@ -62,3 +62,18 @@ def test_collecting_is_given_back(qapp: QApplication) -> None:
     assert gc.isenabled()
     gc.disable()
     assert QCoreApplication.instance() is qapp
+
+
+def test_a_whole_collection_waits_until_nothing_happens(
+    collector: MainThreadGarbage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Cyclic()
+    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, gc.get_threshold()[2] + 1))
+
+    collector._collect_due()
+
+    assert DESTROYED_IN == []
+    assert collector._when_quiet.isActive()
+    collector._when_quiet.timeout.emit()
+    assert len(DESTROYED_IN) == 1
+    assert not collector._when_quiet.isActive()
