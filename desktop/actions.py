@@ -38,6 +38,7 @@ ACTIONS = (
     Declared("open_file", N_("Open a model file"), ("Ctrl+O",)),
     Declared("composer", N_("Write a message"), ("Ctrl+J",)),
     Declared("receipts", N_("How the answers were made"), ("Ctrl+Shift+I",)),
+    Declared("diagnostics", N_("Diagnostics and logs"), ("Ctrl+Shift+D",)),
     Declared("export_markdown", N_("Export this chat as Markdown"), ("Ctrl+S",)),
     Declared("export_json", N_("Export this chat as JSON"), ("Ctrl+Shift+S",)),
     Declared("import_chats", N_("Import chats from a file"), ("Ctrl+Shift+O",)),

@@ -48,16 +48,19 @@ from runtime.errors import ErrorInfo
 from runtime.params import SamplingParams
 from runtime.places import places
 from runtime.protocol import EngineInfo
+from runtime.settings import changed
 from runtime.text import _
 
 if TYPE_CHECKING:
     from desktop.chat.answer_card import AnswerCard
+    from desktop.diagnostics_card import DiagnosticsCard
     from desktop.palette.palette import Palette
     from desktop.settings.panel import SettingsPanel
 
 
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
 _NO_TEMPLATE = "no_template_in_model"
+_PRIVATE = ("stop", "grammar", "json_schema", "logit_bias", "lora", "draft_model", "template")  # may hold own words
 _MODEL, _SAVING, _CLOSING = "model", "saving", "closing"  # what notices are about that are taken away
 
 
@@ -165,7 +168,7 @@ class MainWindow(QWidget):
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
             "palette": self.open_palette,
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
-            "receipts": self.show_receipts,
+            "receipts": self.show_receipts, "diagnostics": self.show_diagnostics,
             "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
             "export_json": lambda: self.exchange.ask_export(self._parts.session.chat_id, "json"),
             "import_chats": self.exchange.ask_import,
@@ -532,6 +535,19 @@ class MainWindow(QWidget):
         from desktop.chat.answer_card import AnswerCard
 
         card = AnswerCard(self._parts.session.answers, self._parts.store, self._parts.client, self)
+        card.open_over(self)
+        return card
+
+    def show_diagnostics(self) -> DiagnosticsCard:
+        """Shows what helps to find a fault, without anything of the chats."""
+        from desktop.diagnostics import report
+        from desktop.diagnostics_card import DiagnosticsCard
+        from desktop.library.page import reveal
+
+        live, engine, found = self._parts.live, self._parts.models.engine, places()
+        settings = [f"{name}={value}" for group in (live.load, live.sampling) for name, value in changed(group).items()
+                    if name not in _PRIVATE]  # fmt: skip
+        card = DiagnosticsCard(lambda: report(found, engine, settings), lambda: reveal(found.logs), self)
         card.open_over(self)
         return card
 

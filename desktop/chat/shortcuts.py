@@ -13,7 +13,7 @@ from runtime.text import _
 
 
 class ShortcutsCard(QFrame):
-    """Two columns: what, and which keys."""
+    """Two columns of what, and which keys."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
@@ -32,11 +32,14 @@ class ShortcutsCard(QFrame):
         table = QGridLayout()
         table.setHorizontalSpacing(Space.HUGE)
         table.setVerticalSpacing(Space.SMALL)
-        for number, (words, keys) in enumerate(shown_shortcuts()):
-            table.addWidget(Words(words, wrap=False), number, 0)
+        shown = shown_shortcuts()
+        height = (len(shown) + 1) // 2  # side by side, so that the list fits a small screen
+        for number, (words, keys) in enumerate(shown):
+            row, column = number % height, 2 * (number // height)
+            table.addWidget(Words(words, wrap=False), row, column)
             key = Words(keys, tone="quiet", wrap=False)
             key.setFont(current_theme().code_font)
-            table.addWidget(key, number, 1, Qt.AlignmentFlag.AlignRight)
+            table.addWidget(key, row, column + 1, Qt.AlignmentFlag.AlignRight)
         return table
 
     def open_over(self, window: QWidget) -> None:
