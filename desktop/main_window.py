@@ -609,6 +609,7 @@ class MainWindow(QWidget):
         newer.composing.composer.set_draft(self.composing.composer.draft)
         newer.show_prompt(not self.system_prompt.isHidden())
         newer.notice.take_over(self.notice)
+        newer.view.take_over(self.view)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

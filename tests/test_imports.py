@@ -34,7 +34,10 @@ HEAVY: dict[str, set[str]] = {
 }
 # Inside an allowed folder: files that may import the library only in a function (a child that `quern doctor` starts to
 # try Qt, for one), and folders that may not import it otherwise.
-LAZILY = {"PySide6": {"desktop/__main__.py", "desktop/cli/probes.py"}}
+LAZILY = {
+    "PySide6": {"desktop/__main__.py", "desktop/cli/probes.py"},
+    "ziamath": {"desktop/chat/view/formulas.py"},
+}
 NEVER = {"PySide6": {"desktop/cli/"}}
 PACKAGES = tuple(LAYERS)
 

@@ -266,3 +266,25 @@ def test_no_display_is_looked_for_where_the_platform_is_named(monkeypatch: pytes
         monkeypatch.delenv("QT_QPA_PLATFORM")
         with pytest.raises(NoDisplay):
             check_platform()
+
+
+def test_another_theme_is_shown_when_all_of_it_is_there(quern_home: Path) -> None:
+    step = """
+    from PySide6.QtWidgets import QApplication
+    from runtime.params import AppSettings
+    def step(opening, parts):
+        parts.live.set_values(AppSettings, theme="dark")
+        say(hidden=not opening.shell.updatesEnabled())
+        QTimer.singleShot(100, report)
+    def report():
+        if not opening.shell.updatesEnabled():
+            QTimer.singleShot(50, report)
+            return
+        theme = opening.themes.theme
+        sheet, window = QApplication.instance().styleSheet(), QApplication.instance().palette().window().color()
+        say(dark=theme.dark, sheet=theme.accent.name() in sheet, palette=window == theme.window)
+        opening.shell.close()
+    """
+    code, said, _err = finished(start(quern_home, step))
+    assert code == 0
+    assert said == [{"hidden": True}, {"dark": True, "sheet": True, "palette": True}]

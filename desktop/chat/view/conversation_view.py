@@ -111,6 +111,11 @@ class ConversationView(FollowingScrollArea):
         self._newest.retranslate()
         self.set_theme(self._layout.style.theme)
 
+    def take_over(self, older: ConversationView) -> None:
+        """Unfolds what was unfolded in the view that this one takes the place of, when its chats are shown."""
+        self._layout.thoughts_shown |= older._layout.thoughts_shown
+        self._layout.raw |= older._layout.raw
+
     def selected_text(self, *, plain: bool = False) -> str:
         """Returns the source text of the selection, or with `plain` what is shown; empty where there is none."""
         selection = self._pointer.selection

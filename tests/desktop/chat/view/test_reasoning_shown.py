@@ -98,6 +98,22 @@ def test_what_was_unfolded_is_so_when_the_chat_is_shown_again(view: Conversation
     assert len(texts(view)) == 5
 
 
+def test_a_view_that_takes_the_place_of_another_unfolds_the_same(
+    view: ConversationView, model: MessageListModel, qtbot: QtBot
+) -> None:
+    model.set_items([answer("a")])
+    press(view, "thought")
+    newer = ConversationView(model, theme=LIGHT)
+    qtbot.addWidget(newer)
+
+    newer.take_over(view)
+    model.set_items([answer("a")])
+    newer.resize(700, 500)
+    newer.show()
+
+    assert len(texts(newer)) == 5
+
+
 def test_a_model_that_thinks_shows_its_newest_line(view: ConversationView, model: MessageListModel) -> None:
     model.set_items([answer("a", "", state=ItemState.STREAMING)])
     model.append_text("a", "<think>\nOne line.\nAnother li")
