@@ -88,7 +88,7 @@ def _words(widget: QWidget) -> Iterable[str]:
     for name in ("text", "placeholderText", "currentText", "toolTip", "accessibleName", "accessibleDescription"):
         found = getattr(widget, name, "")
         found = found() if callable(found) else found
-        if any(letter.isalpha() for letter in found):
+        if isinstance(found, str) and any(letter.isalpha() for letter in found):
             yield found
 
 
