@@ -102,8 +102,9 @@ class AnswerCard(QFrame):
 
     def _show(self) -> None:
         while item := self._grid.takeAt(0):
-            if item.widget() is not None:
-                item.widget().deleteLater()
+            widget = item.widget()
+            if widget is not None:
+                widget.deleteLater()
         record = self.record
         rows = rows_of(record) if record is not None else []
         for number, (title, text) in enumerate(rows):

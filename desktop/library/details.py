@@ -123,8 +123,9 @@ class ModelDetails(QWidget):
         self.tensors.set_rows(found.tensors if found else ())
         self.quality.show_card(found.card if found else {})
         while item := self._tables.takeAt(0):
-            if item.widget() is not None:
-                item.widget().deleteLater()
+            widget = item.widget()
+            if widget is not None:
+                widget.deleteLater()
         if found is not None:
             self._tables.addWidget(_table("", found.summary, ()))
             sizes = (_("Context"), _("Weights"), _("Cache"), _("Buffers"), _("Together"))

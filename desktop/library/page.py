@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -353,7 +354,11 @@ class LibraryPage(QWidget):
         self._known.forget(info.path)
         self.rescan_requested.emit()
         words = _("Taken out of the list: {name}").format(name=shown_name(info))
-        self.undo.offer(words, lambda: (self._known.add(info.path), self.rescan_requested.emit()))
+        self.undo.offer(words, partial(self._list_again, info))
+
+    def _list_again(self, info: ModelInfo) -> None:
+        self._known.add(info.path)
+        self.rescan_requested.emit()
 
 
 def reveal(path: Path) -> None:

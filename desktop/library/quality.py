@@ -127,15 +127,17 @@ class QualityCard(QFrame):
         figures = flattened(card)
         rows = rows_of(figures)
         while item := self._grid.takeAt(0):
-            if item.widget() is not None:
-                item.widget().deleteLater()
+            widget = item.widget()
+            if widget is not None:
+                widget.deleteLater()
         for number, (label, text) in enumerate(rows):
             self._grid.addWidget(_quiet(label, "quiet"), number, 0, Qt.AlignmentFlag.AlignTop)
             self._grid.addWidget(_quiet(text, ""), number, 1)
-        mean = figures.get("kl.mean")
-        self._verdict.setText(verdict(float(mean)) if _is_number(mean) else "")
-        self._verdict.set_tone(tone_of(float(mean)) if _is_number(mean) else "")
-        self._verdict.setVisible(_is_number(mean))
+        found = figures.get("kl.mean")
+        mean = float(found) if found is not None and _is_number(found) else None
+        self._verdict.setText(verdict(mean) if mean is not None else "")
+        self._verdict.set_tone(tone_of(mean) if mean is not None else "")
+        self._verdict.setVisible(mean is not None)
         self._chart.show_figures(figures)
         self._worst.setText(worst_words(figures.get("worst")))
         self._worst.setVisible(bool(self._worst.text()))

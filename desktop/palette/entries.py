@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QAction, QKeySequence
@@ -50,7 +51,7 @@ def of_actions(actions: Mapping[str, QAction]) -> Iterator[Entry]:
 def of_chats(chats: Iterable[ChatSummary], open_chat: Callable[[str], object]) -> Iterator[Entry]:
     """Yields the chats by their titles."""
     for chat in chats:
-        yield Entry(shown_title(chat.title), chat.folder or _("Chat"), "chat", lambda id=chat.id: open_chat(id))
+        yield Entry(shown_title(chat.title), chat.folder or _("Chat"), "chat", partial(open_chat, chat.id))
 
 
 def of_models(models: Sequence[ModelInfo], load: Callable[[str], object]) -> Iterator[Entry]:
@@ -58,7 +59,7 @@ def of_models(models: Sequence[ModelInfo], load: Callable[[str], object]) -> Ite
     for info in models:
         if info.can_chat:
             words = f"{shown_name(info)} {info.quantization}".strip()
-            yield Entry(words, _("Model"), "model", lambda path=str(info.path): load(path))
+            yield Entry(words, _("Model"), "model", partial(load, str(info.path)))
 
 
 def of_settings(show: Callable[[str], object]) -> Iterator[Entry]:
@@ -67,4 +68,4 @@ def of_settings(show: Callable[[str], object]) -> Iterator[Entry]:
         for declared in fields_of(group):
             words = _(declared.setting.title)
             searched = folded(f"{words} {declared.name} {_(declared.setting.section)}")
-            yield Entry(words, _("Setting"), "settings", lambda words=words: show(words), searched=searched)
+            yield Entry(words, _("Setting"), "settings", partial(show, words), searched=searched)
