@@ -85,7 +85,7 @@ class Application(QObject):
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening.qt)
         self._opening, self._qt, self._shell = opening, opening.qt, opening.shell
-        self._ending = self._asked_to_close = False
+        self._ending = self._ended = self._asked_to_close = self._engine_gone = False
         self._garbage = MainThreadGarbage(self)
         self.failures = Failures(self)
         self.failures.install()
@@ -158,7 +158,8 @@ class Application(QObject):
         self._shell.closing.connect(self.end)
         self.parts.themes.changed.connect(self._dress_anew)
         self.parts.live.changed.connect(self._follow_setting)
-        self.parts.client.closed.connect(self._finish)
+        self.parts.client.closed.connect(self._note_engine_gone)
+        self.parts.jobs.changed.connect(self._finish_when_quiet)
         self.failures.happened.connect(self._show_failure)
         self._opening.instance.raised.connect(self._come_forward)
         if self._signals is not None:
@@ -235,9 +236,19 @@ class Application(QObject):
         self.parts.client.shutdown()
         QTimer.singleShot(_END_MS, self._finish)
 
+    def _note_engine_gone(self) -> None:
+        self._engine_gone = True
+        self._finish_when_quiet()
+
+    def _finish_when_quiet(self) -> None:
+        """A conversion that is stopped takes its half-written file away first."""
+        if self._ending and self._engine_gone and not self.parts.jobs.busy:
+            self._finish()
+
     def _finish(self) -> None:
-        if not self._ending:
+        if not self._ending or self._ended:
             return
+        self._ended = True
         self.parts.client.kill_now()
         self.parts.jobs.kill_now()
         self.parts.store.close()

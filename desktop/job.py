@@ -238,6 +238,11 @@ class Jobs(QObject):
         """The jobs that run or wait."""
         return tuple(job for job in self._jobs if job.active)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any process is still there."""
+        return bool(self.active) or bool(self._beside)
+
     def add(self, job: Job) -> None:
         """Takes a job in line; it starts when it is the first."""
         job.ended.connect(self._next)
@@ -253,6 +258,7 @@ class Jobs(QObject):
     @Slot()
     def _forget_ended(self) -> None:
         self._beside = [job for job in self._beside if job.active]
+        self.changed.emit()
 
     def remove(self, job: Job) -> None:
         """Forgets a job that has ended."""

@@ -112,3 +112,13 @@ def test_a_job_that_has_ended_can_be_forgotten_and_one_that_runs_cannot(jobs: Jo
     qtbot.waitUntil(lambda: not job.active)
     jobs.remove(job)
     assert jobs.all == ()
+
+
+def test_stopping_everything_says_when_it_is_quiet(jobs: Jobs, make: Make, qtbot: QtBot) -> None:
+    jobs.add(make({"event": "begun"}, waits=True))
+    jobs.add(make({"event": "begun"}, waits=True))
+    jobs.run_beside(make({"event": "begun"}, waits=True))
+    assert jobs.busy
+    jobs.stop_all()
+    qtbot.waitUntil(lambda: not jobs.busy)
+    assert [job.state for job in jobs.all] == [JobState.STOPPED, JobState.STOPPED]
