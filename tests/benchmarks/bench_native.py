@@ -115,16 +115,19 @@ def speed(folders: dict[str, Path], options: argparse.Namespace) -> None:
         llama = stack.enter_context(ours(llama_file(stack, options), options)) if options.llama else None
         for name in workers:
             workers[name].ask("prompt", tokens=options.prompt)
-        for _ in range(options.repetitions):
-            for name, side in workers.items():
+        for number in range(options.repetitions):
+            sides = list(workers.items())[:: -1 if number % 2 else 1]  # nobody is always the first
+            for name, side in sides:
                 prompts[name].append(side.ask("prompt", tokens=options.prompt))
-            for name, side in workers.items():
+            for name, side in sides:
                 answers[name].append(side.ask("generate", tokens=options.generate, context=0))
             if llama is not None:
                 reading, writing = llama()
                 prompts["llama.cpp F16"].append({"seconds": options.prompt / reading})
                 answers["llama.cpp F16"].append({"seconds": options.generate / writing})
-            bandwidth.append(next(iter(workers.values())).ask("bandwidth", repetitions=3)["bytes_per_second"])
+            bandwidth.append(sides[0][1].ask("bandwidth", repetitions=3)["bytes_per_second"])
+            speeds = (f"{name} {options.generate / reports[-1]['seconds']:.1f}" for name, reports in answers.items())
+            say(f"round {number + 1}, generated a second: {', '.join(speeds)}")
         weights = {name: side.loaded.get("weight_bytes", 0.0) for name, side in workers.items()}
     table("prompt", prompts, options.prompt)
     table("generation", answers, options.generate)
