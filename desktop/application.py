@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _ICON_SIDE = 64
 _SETTLE_MS = 3_000  # by then the model is being loaded and nobody has begun to type
-_SOON_NEEDED = ("markdown_it", "pygments.lexers")  # 75 ms of one slot, were they imported with the first answer
+# A fifth of a second of one slot, were they imported with the first answer or the first look at a page.
+_SOON_NEEDED = ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page")
 _END_MS = 2_600  # whatever still runs then is ended the hard way
 
 

@@ -154,6 +154,8 @@ class Models(QObject):
 
     def _scan(self) -> tuple[tuple[ModelInfo, ...], tuple[str, ...], tuple[int, int]]:
         models = tuple(self._finder.scan())
+        for info in models:
+            shown_name(info)  # worded here, so that long lists appear at once
         return models, tuple(self._finder.problems), self._finder.memory()
 
     def _take_scanned(self, found: tuple[tuple[ModelInfo, ...], tuple[str, ...], tuple[int, int]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from desktop.chat.plain_text import one_line
@@ -17,6 +18,12 @@ _STARTER = "starter"
 def shown_name(info: ModelInfo) -> str:
     """Returns “SmolLM2 135M Instruct” for SmolLM2-135M-Instruct.Q4_1.gguf; the library's name where nothing is left."""
     name = info.path.stem if info.name == _STARTER else info.name
-    if info.quantization:
-        name = re.sub(rf"[-._: ]*{re.escape(info.quantization)}\b", "", name, flags=re.IGNORECASE)
-    return one_line(re.sub(r"[-_ ]+", " ", name)).strip(". ") or one_line(info.name) or _("Unnamed model")
+    return _worded(name, info.quantization) or one_line(info.name) or _("Unnamed model")
+
+
+@lru_cache(maxsize=8192)
+def _worded(name: str, quantization: str) -> str:
+    """Lists ask for each name many times."""
+    if quantization:
+        name = re.sub(rf"[-._: ]*{re.escape(quantization)}\b", "", name, flags=re.IGNORECASE)
+    return one_line(re.sub(r"[-_ ]+", " ", name)).strip(". ")
