@@ -24,8 +24,9 @@ from runtime.model_errors import clean_name
 from runtime.text import _
 
 _EXACT = ("F32", "F64", "I8", "I16", "I32", "I64")
-_LIMITS = {"F16": 0.002, "BF16": 0.01}  # root-mean-square error as a share of the numbers' own
-_BY_BITS = ((8.0, 0.05), (6.0, 0.15), (5.0, 0.25), (4.0, 0.45), (0.0, 1.5))  # at least so many bits a weight
+# Root-mean-square error and largest error as shares of the numbers' own, for types of at least so many bits.
+_LIMITS = ((16.0, 0.01, 0.005), (8.0, 0.05, 0.02), (6.0, 0.15, 0.12), (5.0, 0.25, 0.2), (4.0, 0.45, 0.35),
+           (0.0, 1.5, 3.0))  # fmt: skip
 _UNDERFLOW = 1e-5  # numbers so small may vanish: 16-bit scales end near 6e-8
 
 
@@ -43,13 +44,16 @@ class VerificationFailed(UserError):
 
 
 class TensorError(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a tensor lies from its source: root of the mean square, and the largest; `share` is of its own size."""
+    """How far a tensor lies from its source: root of the mean square, and the largest; both also as shares of the
+    source's own: `share` of its root mean square, `peak` of its largest number.
+    """
 
     name: str
     type: str
     rms: float
     max: float
     share: float
+    peak: float
 
 
 def check_headers(plan: Plan, parts: Sequence[Path]) -> None:
@@ -73,7 +77,7 @@ def errors(plan: Plan, written: Checkpoint) -> Iterator[tuple[TensorError, int]]
     """Yields each tensor's error and its bytes. Raises `VerificationFailed` for one that no rounding explains."""
     for choice, product, placed in zip(plan.choices, plan.products, _placed(plan), strict=True):
         error = _error(choice, product, written)
-        if not _is_near(choice.type, error):
+        if not _is_near(choice.type, error, weighed=plan.weights_of(choice) is not None):
             reason = _("Tensor “{name}” ({type}) differs from its source by {share:.2g} of its size.")
             raise VerificationFailed(
                 reason.format(name=clean_name(error.name), type=choice.type, share=error.share)
@@ -94,17 +98,19 @@ def _error(choice: Choice, product: Product, written: Checkpoint) -> TensorError
     if kept is not None:
         if not np.array_equal(kept, raw):
             raise VerificationFailed(_("Tensor “{name}” is not the source's.").format(name=clean_name(name)))
-        return TensorError(name=name, type=kind, rms=0.0, max=0.0, share=0.0)
+        return TensorError(name=name, type=kind, rms=0.0, max=0.0, share=0.0, peak=0.0)
     sums = np.zeros(2)
-    largest, count, at = 0.0, 0, 0
+    largest, top, count, at = 0.0, 1e-30, 0, 0
     for block in product.blocks():
         size = ggml.row_bytes(kind, block.shape[-1]) * len(block)
         difference = ggml.dequantize(raw[at : at + size], kind).reshape(block.shape) - block
         sums += _square(difference), _square(block)
+        top = max(top, float(block.max(initial=0.0)), -float(block.min(initial=0.0)))
         largest = max(largest, float(np.abs(difference, out=difference).max(initial=0.0)))
         count, at = count + block.size, at + size
     rms = math.sqrt(sums[0] / max(count, 1))
-    return TensorError(name=name, type=kind, rms=rms, max=largest, share=rms / max(math.sqrt(sums[1] / count), 1e-30))
+    own = max(math.sqrt(sums[1] / max(count, 1)), 1e-30)
+    return TensorError(name=name, type=kind, rms=rms, max=largest, share=rms / own, peak=largest / top)
 
 
 def _square(block: F32) -> float:
@@ -112,12 +118,13 @@ def _square(block: F32) -> float:
     return float(sum(float(np.dot(piece, piece)) for piece in np.array_split(flat, max(1, flat.size >> 16))))
 
 
-def _is_near(kind: str, error: TensorError) -> bool:
+def _is_near(kind: str, error: TensorError, *, weighed: bool) -> bool:
+    """`weighed`: an importance matrix let numbers go that do not matter, so that the largest error says nothing."""
     if not math.isfinite(error.rms + error.max):
         return False
     if kind in _EXACT:
         return error.max == 0.0
     form = TYPE_BY_NAME[kind]
     bits = 8 * form.block_bytes / form.block
-    limit = _LIMITS.get(kind) or next(limit for least, limit in _BY_BITS if bits >= least)
-    return error.share <= limit or error.rms <= _UNDERFLOW
+    share, peak = next((share, peak) for least, share, peak in _LIMITS if bits >= least)
+    return (error.share <= share and (weighed or error.peak <= peak)) or error.max <= _UNDERFLOW

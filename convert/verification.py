@@ -72,16 +72,17 @@ def verify(request: VerifyRequest) -> Iterator[VerifyProgress | Verified]:
     """Yields progress, and `Verified` last. Raises `VerificationFailed`, and what reading the source raises."""
     options = msgspec.structs.replace(request.options, agreed=True)
     importance = read_importance(options.importance) if options.importance else None
-    with open_source(options, threads=1) as source, open_checkpoint(request.parts[0], threads=1) as written:
+    found: list[TensorError] = []
+    with open_source(options, threads=1) as source:
         plan = plan_of(source, options, importance=importance)
         tensor_check.check_headers(plan, request.parts)
-        tensor_check.check_tensors(plan, written)
-        found: list[TensorError] = []
-        done = 0
-        for error, n_bytes in tensor_check.errors(plan, written):
-            found.append(error)
-            done += n_bytes
-            yield VerifyProgress(done=done, total=plan.size)
+        with open_checkpoint(request.parts[0], threads=1) as written:
+            tensor_check.check_tensors(plan, written)
+            done = 0
+            for error, n_bytes in tensor_check.errors(plan, written):
+                found.append(error)
+                done += n_bytes
+                yield VerifyProgress(done=done, total=plan.size)
         reason = _why_not_run(source, plan)
     logits, notes = (None, (reason,)) if reason else _compared(options, request.parts[0])
     yield Verified(tensors=tuple(found), logits=logits, notes=notes)
