@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -143,7 +144,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "out.gguf"
         if given.generated:
-            folder = generated(Path(scratch) / "model", given.generated)
+            folder = Path(scratch) / "model"
+            maker = get_context("spawn").Process(target=generated, args=(folder, given.generated))
+            maker.start()  # a process's own memory would count for its children
+            maker.join()
             weights = folder / "model.safetensors"
             shutil.copyfile(weights, target)  # both ways find the source in memory
             target.unlink()

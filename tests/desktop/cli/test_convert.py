@@ -107,3 +107,21 @@ def test_everything_is_done_where_nothing_is_left_out(run: Run, tiny: Path, tmp_
     assert info["quality_card"] == told["card"]
     assert "KL divergence" in run("info", str(target)).out
     assert engines.collect(engines.load(target), engines.raw("Hello", max_tokens=2)).deltas
+
+
+def test_the_smallest_type_that_is_good_enough_is_found_and_the_others_go(run: Run, tiny: Path, tmp_path: Path):
+    text = tmp_path / "text.txt"
+    text.write_text("The miller opened the sluice and the stone began to turn. " * 4)
+    words = ("convert", str(tiny), str(tmp_path / "best.gguf"), "--auto", "--text", str(text), *BARE, "--json")
+
+    told = json.loads(run(*words, "--max-kl", "0.5").out)
+    tried = {each["type"]: each for each in told["tried"]}
+    chosen = told["plan"]["type"]
+    refused = run(*words, "--max-kl", "1e-9", "--yes")
+
+    assert tried[chosen]["kl"] <= 0.5
+    assert all(not each["fits"] for each in tried.values() if each["size_bytes"] < tried[chosen]["size_bytes"])
+    assert 2 <= len(tried) <= 4
+    assert (tmp_path / "best.gguf").stat().st_size == tried[chosen]["size_bytes"]
+    assert (refused.code, "small and good enough" in refused.err) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.gguf", "text.txt"]
