@@ -116,7 +116,10 @@ def _harmless_end(made: Vocabulary) -> int | None:
 def _separates(tokenizer: Tokenizer, *, adds_eos: bool) -> bool:
     """Whether a mark stands between two texts that are read together, besides the one that ends the first."""
     pair = tokenizer.encode("a", "b", add_special_tokens=True)
-    kinds = list(zip(pair.special_tokens_mask, pair.type_ids, strict=True))
-    texts = [at for at, (is_mark, _type) in enumerate(kinds) if not is_mark]
-    between = sum(is_mark for is_mark, _type in kinds[texts[0] : texts[-1]]) if texts else 0
-    return between > int(adds_eos)
+    marks = list(zip(pair.ids, pair.special_tokens_mask, strict=True))
+    texts = [at for at, (_id, is_mark) in enumerate(marks) if not is_mark]
+    if not texts:
+        return False
+    begin = {id for id, is_mark in marks[: texts[0]] if is_mark}  # a begin mark may stand before each text
+    between = [id for id, is_mark in marks[texts[0] : texts[-1]] if is_mark and id not in begin]
+    return len(between) > int(adds_eos)

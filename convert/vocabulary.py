@@ -220,11 +220,14 @@ def _sentencepiece_bpe(state: State, n_rows: int, pieces: SentencePieceModel | N
     """Yields SentencePiece's vocabulary with the scores of its own file, then with ranks; then plain BPE by merges."""
     model = state["model"]
     more = {"add_space_prefix": boolean(prefixes_space(state))}
-    for scores in filter(None, (_scores_of(pieces, model["vocab"], n_rows), _ranks(model, n_rows))):
+    own, ranks = _scores_of(pieces, model["vocab"], n_rows), _ranks(model, n_rows)
+    for scores in filter(None, (own, ranks)):
         tokens, kinds, notes = _base(state, model["vocab"], n_rows)
         _name_bytes(tokens, kinds)
         _name_unknown(tokens, kinds, model.get("unk_token"), pieces)
-        given = [score if kind is TokenKind.NORMAL else 0.0 for score, kind in zip(scores, kinds, strict=True)]
+        given = scores if scores is own else [
+            score if kind is TokenKind.NORMAL else 0.0 for score, kind in zip(scores, kinds, strict=True)
+        ]  # fmt: skip
         yield _told_apart(Vocabulary("llama", tokens, kinds, scores=given, more=dict(more), notes=notes))
     if not prefixes_space(state) and model.get("merges"):
         tokens, kinds, notes = _base(state, model["vocab"], n_rows)
