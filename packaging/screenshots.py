@@ -1,4 +1,4 @@
-"""Pictures of the real window in a real chat with the starter model: two themes, two languages, two scales.
+"""Pictures of the real window with the starter model: a chat and the other views, two themes, languages and scales.
 
     python packaging/screenshots.py                 into build/screenshots; README's picture into packaging/screenshots
     python packaging/screenshots.py --only light-en-150
@@ -141,7 +141,19 @@ class Photographer:
         self._opening.shell.activateWindow()
         window.composing.composer.edit.setFocus()
         self._rest(0.8)  # the counter and the colours of code come a moment later
-        self._opening.shell.grab().save(str(self._out / f"{name}.png"))
+        self._save(name)
+        for page in ("library", "convert"):
+            window.pages.turn_to(page)
+            self._rest(1.5)  # models are looked for, and the types worked out, beside the window
+            self._save(f"{name}-{page}")
+        window.pages.turn_to("chat")
+        palette = window.open_palette()
+        self._rest(0.5)
+        self._save(f"{name}-palette", palette)  # a window of its own
+        palette.close()
+
+    def _save(self, name: str, widget: Any = None) -> None:
+        (widget or self._opening.shell).grab().save(str(self._out / f"{name}.png"))
 
     def _until(self, reached: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _PATIENCE
