@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import time
@@ -246,7 +247,7 @@ def _files(checkpoint: Checkpoint) -> list[Path]:
 def _described(plan: Plan, options: ConvertOptions, checkpoint: Checkpoint) -> Planned:
     reference = 2 * plan.n_params if _wants_card(options) and checkpoint.kind == "folder" else 0
     pre = _said(plan, checkpoint, "tokenizer.ggml.pre")
-    largest = max((choice.tensor for choice in plan.choices), key=lambda tensor: _elements(tensor.shape), default=None)
+    largest = max((choice.tensor for choice in plan.choices), key=lambda tensor: tensor.n_elements, default=None)
     return Planned(
         target=str(options.target), files=len(plan.layouts), type=options.recipe,
         architecture=str(_said(plan, checkpoint, "general.architecture")),
@@ -256,7 +257,7 @@ def _described(plan: Plan, options: ConvertOptions, checkpoint: Checkpoint) -> P
         source_bytes=sum(path.stat().st_size for path in _files(checkpoint)), bits_per_weight=plan.bits_per_weight,
         types=dict(Counter(choice.type for choice in plan.choices).most_common()),
         disk_needed=plan.size + reference, disk_free=_free(options.target),
-        memory_needed=_BASE_MEMORY + (8 * _elements(largest.shape) if largest else 0),
+        memory_needed=_BASE_MEMORY + (8 * largest.n_elements if largest else 0),
         memory_free=memory.free_memory(), notes=plan.notes,
     )  # fmt: skip
 
@@ -275,13 +276,13 @@ def _described_tensors(
 ) -> Planned:
     """Returns what there is to say of tensors that are written as they are chosen, and of nothing else."""
     shapes = [choice.tensor.shape for choice in choices]
-    n_params = sum(map(_elements, shapes))
+    n_params = sum(map(math.prod, shapes))
     return Planned(
         target=str(options.target), files=1, type=options.recipe, architecture="", tokenizer="", chat_template=False,
         n_tensors=len(shapes), n_params=n_params, size_bytes=size, source_bytes=0,
         bits_per_weight=8 * weights / max(n_params, 1),
         types=dict(Counter(choice.type for choice in choices).most_common()), disk_needed=size,
-        disk_free=_free(options.target), memory_needed=_BASE_MEMORY + 8 * max(map(_elements, shapes), default=0),
+        disk_free=_free(options.target), memory_needed=_BASE_MEMORY + 8 * max(map(math.prod, shapes), default=0),
         memory_free=memory.free_memory(), notes=notes,
     )  # fmt: skip
 
@@ -291,13 +292,6 @@ def _said(plan: Plan, checkpoint: Checkpoint, key: str) -> Scalar | object:
     if key in checkpoint.metadata:
         return checkpoint.metadata[key]
     return plan.metadata[key].content if key in plan.metadata else ""
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def _free(target: Path) -> int:

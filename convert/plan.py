@@ -85,7 +85,7 @@ class Plan:
     @property
     def n_params(self) -> int:
         """How many numbers the tensors hold."""
-        return sum(_elements(choice.tensor) for choice in self.choices)
+        return sum(choice.tensor.n_elements for choice in self.choices)
 
     @property
     def bits_per_weight(self) -> float:
@@ -236,10 +236,3 @@ def _facts(header: GgufHeader) -> ModelFacts:
     return ModelFacts(
         header.architecture, n_layers, first, kv_heads[0] if kv_heads else first, header.number("expert_count")
     )
-
-
-def _elements(tensor: TensorSpec) -> int:
-    count = 1
-    for size in tensor.shape:
-        count *= size
-    return count

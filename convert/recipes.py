@@ -9,6 +9,7 @@ Source: the behaviour of llama.cpp's quantizer, which a test compares with `plan
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -102,6 +103,11 @@ class TensorSpec(NamedTuple):
     name: str
     shape: tuple[int, ...]
     type: str = "F32"
+
+    @property
+    def n_elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

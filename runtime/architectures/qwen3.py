@@ -10,8 +10,8 @@ from runtime.architectures.shared import (
     attention,
     ends,
     gated_ffn,
+    hf_late_windows,
     hf_layer_types,
-    hf_windows,
     norms,
     qk_norms,
     sizes,
@@ -22,8 +22,7 @@ _FUNCTIONS = RopeFunctions(biases={"qkv_bias": "attention_bias", "out_bias": "at
 
 
 def _extra_hf(raw: Settings, known: Fields) -> Fields:
-    first = raw.get("max_window_layers", 28)  # the layers before it see everything
-    return _FUNCTIONS.extra_hf(raw, known) | hf_windows(raw, known, lambda layer: layer >= first)
+    return _FUNCTIONS.extra_hf(raw, known) | hf_late_windows(raw, known)
 
 
 def _write_hf(config: ModelConfig) -> Fields:

@@ -94,6 +94,12 @@ def hf_windows(raw: Settings, known: Fields, default: Callable[[int], bool] = la
     return {"sliding_window": window, "full_attention_layers": tuple(i for i, is_so in enumerate(slides) if not is_so)}
 
 
+def hf_late_windows(raw: Settings, known: Fields) -> Fields:
+    """Returns the window of Qwen's models: the layers before max_window_layers see everything."""
+    first = raw.get("max_window_layers", 28)
+    return hf_windows(raw, known, lambda layer: layer >= first)
+
+
 def hf_layer_types(config: ModelConfig) -> Fields:
     """Returns the keys for a window on some layers."""
     if not config.sliding_window:
