@@ -1,18 +1,24 @@
-"""The middle of the window: the chat, the library, the converter. Builds each other page when it is first opened."""
+"""The middle of the window: the chat, the library, the converter. Builds the others when they are first opened."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from desktop.background import Background
+from desktop.controls.buttons import Words
+from desktop.in_steps import InSteps
 from desktop.library.facts import STARTER
+from desktop.theme import Space, current_theme
 from runtime.params import AppSettings
 from runtime.places import path_of, spelled_path
+from runtime.text import N_, _
 
 if TYPE_CHECKING:
     from desktop.convert.page import ConvertPage
@@ -21,10 +27,14 @@ if TYPE_CHECKING:
     from runtime.library import ModelInfo
 
 CHAT, LIBRARY, CONVERT = "chat", "library", "convert"
+_TITLES = {LIBRARY: N_("Library"), CONVERT: N_("Convert")}
 
 
 class Pages(QStackedWidget):
-    """Turns pages and joins them with the objects behind the window."""
+    """Turns pages and joins them with the objects behind the window.
+
+    A page that is opened for the first time shows its heading at once; the rest is built a step at a time.
+    """
 
     turned = Signal(str)
     chat_requested = Signal(str)  # path of a model
@@ -33,8 +43,10 @@ class Pages(QStackedWidget):
         super().__init__(parent)
         self._parts = parts
         self._chat = chat
-        self._library: LibraryPage | None = None
-        self._convert: ConvertPage | None = None
+        self._page = CHAT
+        self._pages: dict[str, Any] = {}
+        self._openings: dict[str, QWidget] = {}
+        self._making: dict[str, Iterator[None]] = {}
         self._background = Background(self)
         self._pending_folder = ""
         self._models: tuple[ModelInfo, ...] = ()
@@ -49,47 +61,92 @@ class Pages(QStackedWidget):
 
     @property
     def page(self) -> str:
-        """The name of the page that shows."""
-        shown: Any = self.currentWidget()
-        return LIBRARY if shown is self._library else CONVERT if shown is self._convert else CHAT
+        """The name of the page that shows, or of the one that is about to."""
+        return self._page
 
     def turn_to(self, page: str = CHAT) -> None:
         """Turns to a page."""
-        if page == self.page:
+        if page == self._page:
             return
-        if page == LIBRARY:
-            self.setCurrentWidget(self.library)
-            self._parts.models.scan()
-            self.library.search.setFocus()
-        elif page == CONVERT:
-            self.setCurrentWidget(self.convert)
-            self._parts.models.scan()
-            self.convert.source.setFocus()
-        else:
+        self._page = page
+        if page == CHAT:
             self.setCurrentWidget(self._chat)
-        self.turned.emit(self.page)
+        elif page in self._pages:
+            self._enter(page)
+        else:
+            self._open_soon(page)
+        self.turned.emit(page)
+
+    def _enter(self, page: str) -> None:
+        made = self._pages[page]
+        self.setCurrentWidget(made)
+        (made.search if page == LIBRARY else made.source).setFocus()
+        self._parts.models.scan()
+
+    # --- building --------------------------------------------------------------------------------------------------
+
+    def _open_soon(self, page: str) -> None:
+        """Shows the heading of a page and begins to build the rest, with whatever has to be imported for it."""
+        if page not in self._openings:
+            opening = self._openings[page] = _Opening(_(_TITLES[page]))
+            self.addWidget(opening)
+            module = f"desktop.{page}.page"
+            self._background.run(lambda: import_module(module), lambda _module: self._build_soon(page))
+        self.setCurrentWidget(self._openings[page])
+
+    def _build_soon(self, page: str) -> None:
+        InSteps(self._steps(page), self)
+
+    def _steps(self, page: str) -> Iterator[None]:
+        if page not in self._making:
+            self._making[page] = self._make(page)
+        return self._making[page]
+
+    def _make(self, page: str) -> Iterator[None]:
+        made = self._new_library() if page == LIBRARY else self._new_convert()
+        yield from made.steps
+        self.addWidget(made)
+        yield
+        self._pages[page] = made
+        (self._join_library if page == LIBRARY else self._join_convert)(made)
+        if self._page == page:
+            self._enter(page)
+
+    def _whole(self, page: str) -> Any:
+        """Returns a page, built at once where it is not there yet."""
+        for _step in self._steps(page) if page not in self._pages else ():
+            pass
+        return self._pages[page]
+
+    def _new_library(self) -> LibraryPage:
+        from desktop.library.page import LibraryPage
+
+        return LibraryPage(self._parts.known, self, in_steps=True)
+
+    def _new_convert(self) -> ConvertPage:
+        from desktop.convert.page import ConvertPage
+
+        return ConvertPage(self._parts.jobs, self, in_steps=True)
 
     # --- the library -----------------------------------------------------------------------------------------------
 
     @property
     def library(self) -> LibraryPage:
         """The library, made when it is first asked for."""
-        if self._library is None:
-            from desktop.library.page import LibraryPage
+        page: LibraryPage = self._whole(LIBRARY)
+        return page
 
-            page = self._library = LibraryPage(self._parts.known, self)
-            page.chat_requested.connect(self.chat_requested)
-            page.convert_requested.connect(self._convert_model)
-            page.close_requested.connect(lambda: self.turn_to(CHAT))
-            page.rescan_requested.connect(self._parts.models.scan)
-            page.folder_added.connect(self.add_folder)
-            page.release_requested.connect(self._release)
-            page.moved.connect(self._follow_moved)
-            page.set_loaded(self._parts.models.loaded_path)
-            if self._models:
-                self._show_models()
-            self.addWidget(page)
-        return self._library
+    def _join_library(self, page: LibraryPage) -> None:
+        page.chat_requested.connect(self.chat_requested)
+        page.convert_requested.connect(self._convert_model)
+        page.close_requested.connect(lambda: self.turn_to(CHAT))
+        page.rescan_requested.connect(self._parts.models.scan)
+        page.folder_added.connect(self.add_folder)
+        page.release_requested.connect(self._release)
+        page.moved.connect(self._follow_moved)
+        page.set_loaded(self._parts.models.loaded_path)
+        if self._models:
+            self._show_models()
 
     def _take_models(self, models: tuple[ModelInfo, ...]) -> None:
         self._models = models
@@ -99,14 +156,14 @@ class Pages(QStackedWidget):
 
     def _show_models(self) -> None:
         models = self._parts.models
-        if self._library is not None:
-            self._library.set_models(self._models, memory=models.memory, problems=models.problems)
-        if self._convert is not None:
-            self._convert.set_models(self._models, memory=models.memory)
+        if LIBRARY in self._pages:
+            self.library.set_models(self._models, memory=models.memory, problems=models.problems)
+        if CONVERT in self._pages:
+            self.convert.set_models(self._models, memory=models.memory)
 
     def _follow_model(self, _status: object) -> None:
-        if self._library is not None:
-            self._library.set_loaded(self._parts.models.loaded_path)
+        if LIBRARY in self._pages:
+            self.library.set_loaded(self._parts.models.loaded_path)
 
     def _release(self, path: str) -> None:
         """Gives the engine's model back before its file is moved."""
@@ -157,17 +214,15 @@ class Pages(QStackedWidget):
     @property
     def convert(self) -> ConvertPage:
         """The converter, made when it is first asked for."""
-        if self._convert is None:
-            from desktop.convert.page import ConvertPage
+        page: ConvertPage = self._whole(CONVERT)
+        return page
 
-            page = self._convert = ConvertPage(self._parts.jobs, self)
-            page.chat_requested.connect(self.chat_requested)
-            page.close_requested.connect(lambda: self.turn_to(CHAT))
-            page.converted.connect(lambda path: self._take_converted(path))
-            if self._models:
-                self._show_models()
-            self.addWidget(page)
-        return self._convert
+    def _join_convert(self, page: ConvertPage) -> None:
+        page.chat_requested.connect(self.chat_requested)
+        page.close_requested.connect(lambda: self.turn_to(CHAT))
+        page.converted.connect(lambda path: self._take_converted(path))
+        if self._models:
+            self._show_models()
 
     def _convert_model(self, path: str) -> None:
         self.turn_to(CONVERT)
@@ -176,3 +231,17 @@ class Pages(QStackedWidget):
     def _take_converted(self, path: str) -> None:
         self._parts.known.add(Path(path))
         self._parts.models.scan()
+
+
+class _Opening(QWidget):
+    """What shows of a page until it is there: its title, in its place."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.setObjectName("page")
+        words = Words(title, wrap=False)
+        words.setFont(current_theme().title_font)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(Space.WIDE, Space.LARGE, Space.WIDE, Space.MEDIUM)
+        column.addWidget(words)
+        column.addStretch(1)

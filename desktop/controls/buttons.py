@@ -34,6 +34,7 @@ class IconButton(QToolButton):
     def __init__(self, name: str, label: str, parent: QWidget | None = None, *, tone: str = "quiet") -> None:
         super().__init__(parent)
         self._name, self._tone = name, tone
+        self._tinted: tuple[object, ...] = ()
         self.setIconSize(QSize(Size.ICON, Size.ICON))
         self.setFixedSize(Size.BUTTON, Size.BUTTON)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -58,7 +59,10 @@ class IconButton(QToolButton):
 
     def _tint(self) -> None:
         theme = current_theme()
-        self.setIcon(icons.icon(self._name, theme, colour=getattr(theme, self._tone)))
+        wanted = (self._name, self._tone, theme.name, self.devicePixelRatioF())
+        if wanted != self._tinted:  # styles change for many reasons, colours for few
+            self._tinted = wanted
+            self.setIcon(icons.icon(self._name, theme, colour=getattr(theme, self._tone)))
 
 
 class Button(QPushButton):
@@ -67,6 +71,7 @@ class Button(QPushButton):
     def __init__(self, text: str, parent: QWidget | None = None, *, kind: str = "", icon: str = "") -> None:
         super().__init__(text, parent)
         self._icon_name = icon
+        self._tinted: tuple[object, ...] = ()
         self.setProperty("kind", kind)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setIconSize(QSize(Size.ICON, Size.ICON))
@@ -78,8 +83,10 @@ class Button(QPushButton):
             self._tint()
 
     def _tint(self) -> None:
-        if self._icon_name:
-            theme = current_theme()
+        theme = current_theme()
+        wanted = (self._icon_name, self.property("kind"), theme.name, self.devicePixelRatioF())
+        if self._icon_name and wanted != self._tinted:
+            self._tinted = wanted
             colour = theme.on_accent if self.property("kind") == "primary" else theme.quiet
             self.setIcon(icons.icon(self._icon_name, theme, colour=colour))
 

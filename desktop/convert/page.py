@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,29 +55,46 @@ class ConvertPage(QWidget):
     close_requested = Signal()
     converted = Signal(str)  # path
 
-    def __init__(self, jobs: Jobs, parent: QWidget | None = None) -> None:
+    def __init__(self, jobs: Jobs, parent: QWidget | None = None, *, in_steps: bool = False) -> None:
+        """With `in_steps`, nothing is there until all `steps` were taken, so that none of them takes long."""
         super().__init__(parent)
         self.setObjectName("page")
         self._jobs = jobs
         self.plans = Plans(jobs, self)
         self._models: dict[str, ModelInfo] = {}
         self._wanted, self._asked, self._target_edited = "", "", False
-        self.source, self.types, self.table = Choice(), TypeRows(self), QTableView()
-        self.target, self.notice = QLineEdit(), Notice()
-        self._notes = Words("", tone="quiet")
         self._ask_later = QTimer(self, singleShot=True, interval=_ASK_MS)
         self.cards: list[JobCard] = []
-        self._lay_out()
-        self._connect()
-        for job in jobs.all:  # the page may be built anew while they run
-            if isinstance(job, Conversion):
-                self._add_card(job)
+        self.steps = self._build()
+        if not in_steps:
+            for _step in self.steps:
+                pass
 
     # --- building --------------------------------------------------------------------------------------------------
 
-    def _lay_out(self) -> None:
+    def _build(self) -> Iterator[None]:
+        self.source, self.types, self.table = Choice(), TypeRows(self), QTableView()
+        self.target, self.notice = QLineEdit(), Notice()
+        self._notes = Words("", tone="quiet")
+        yield
         body = QWidget()
         body.setObjectName("cardBody")
+        yield from self._lay_out(body)
+        area = self._area = QScrollArea()
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setWidget(body)
+        yield
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(area)
+        self._connect()
+        for job in self._jobs.all:  # the page may be built anew while they run
+            if isinstance(job, Conversion):
+                self._add_card(job)
+
+    def _lay_out(self, body: QWidget) -> Iterator[None]:
         column = QVBoxLayout(body)
         column.setContentsMargins(Space.WIDE, Space.LARGE, Space.WIDE, Space.WIDE)
         column.setSpacing(Space.SMALL)
@@ -88,28 +105,24 @@ class ConvertPage(QWidget):
         column.addSpacing(Space.SMALL)
         column.addWidget(_label(_("Model"), self.source))
         column.addLayout(self._source_row())
+        yield
         column.addSpacing(Space.SMALL)
         column.addWidget(_label(_("Type"), self.table))
         column.addWidget(self._made_table())
+        yield
         column.addWidget(self._notes)
         column.addSpacing(Space.SMALL)
         column.addWidget(_label(_("New file"), self.target))
         column.addLayout(self._target_row())
         column.addLayout(self._checks_row())
+        yield
         column.addWidget(self.notice)
         column.addSpacing(Space.MEDIUM)
         self._list = QVBoxLayout()
         self._list.setSpacing(Space.SMALL)
         column.addLayout(self._list)
         column.addStretch(1)
-        area = self._area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(body)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
+        yield
 
     def _heading(self) -> QHBoxLayout:
         title = Words(_("Convert"), wrap=False)

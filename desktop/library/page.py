@@ -6,7 +6,7 @@ Scanning is the business of `Models`; files are moved in threads.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,58 +60,74 @@ class LibraryPage(QWidget):
     release_requested = Signal(str)  # path of a model that must not be loaded while its file is moved
     moved = Signal(str, str)  # path before and after
 
-    def __init__(self, known: KnownFiles, parent: QWidget | None = None) -> None:
+    def __init__(self, known: KnownFiles, parent: QWidget | None = None, *, in_steps: bool = False) -> None:
+        """With `in_steps`, nothing is there until all `steps` were taken, so that none of them takes long."""
         super().__init__(parent)
         self.setObjectName("page")
         self._known = known
         self._background = Background(self)
         self.rows = LibraryRows(self)
-        self.search = SearchField(_("Search models"))
-        self.sort = Choice()
-        self.list = QListView()
-        self.card = ModelCard()
-        self.details = ModelDetails(self._background)
-        self.ask = AskBar()
-        self.undo = UndoBar()
-        self.notice = Notice()
-        self._notes = Words("", tone="quiet")
         self._wanted = ""
         self._scanned = False
-        self._lay_out()
-        self._connect()
+        self.steps = self._build()
+        if not in_steps:
+            for _step in self.steps:
+                pass
 
     # --- building --------------------------------------------------------------------------------------------------
 
-    def _lay_out(self) -> None:
-        self.list.setModel(self.rows)
-        self.list.setItemDelegate(LibraryDelegate(self.list))
-        self.list.setUniformItemSizes(True)
-        self.list.setMouseTracking(True)
-        self.list.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.list.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.list.setAccessibleName(_("Models"))
+    def _build(self) -> Iterator[None]:
+        self.search = SearchField(_("Search models"))
+        self.sort = Choice()
+        self.ask, self.undo, self.notice = AskBar(), UndoBar(), Notice()
+        self._notes = Words("", tone="quiet")
+        yield
+        self.list = self._made_list()
+        self.card = ModelCard()
         self.card.setFixedWidth(_CARD_WIDTH)
-        below = QHBoxLayout()
-        below.setSpacing(Space.LARGE)
-        below.addWidget(self.list, 1)
-        below.addWidget(self.card)
+        yield
+        self.details = ModelDetails(self._background)
+        yield
         front = QWidget()
+        yield from self._lay_out(front)
+        self._stack = QStackedWidget(self)
+        self._stack.addWidget(front)
+        yield
+        self._stack.addWidget(self.details)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(self._stack)
+        self._connect()
+
+    def _made_list(self) -> QListView:
+        made = QListView()
+        made.setModel(self.rows)
+        made.setItemDelegate(LibraryDelegate(made))
+        made.setUniformItemSizes(True)
+        made.setMouseTracking(True)
+        made.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        made.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        made.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        made.setAccessibleName(_("Models"))
+        return made
+
+    def _lay_out(self, front: QWidget) -> Iterator[None]:
         column = QVBoxLayout(front)
         column.setContentsMargins(Space.WIDE, Space.LARGE, Space.WIDE, Space.MEDIUM)
         column.setSpacing(Space.MEDIUM)
         column.addLayout(self._heading())
         column.addLayout(self._tools())
+        yield
         for widget in (self.notice, self.ask, self._notes):
             column.addWidget(widget)
+        yield
+        below = QHBoxLayout()
+        below.setSpacing(Space.LARGE)
+        below.addWidget(self.list, 1)
+        below.addWidget(self.card)
         column.addLayout(below, 1)
         column.addWidget(self.undo)
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(front)
-        self._stack.addWidget(self.details)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(self._stack)
+        yield
 
     def _heading(self) -> QHBoxLayout:
         title = Words(_("Library"), wrap=False)

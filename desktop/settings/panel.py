@@ -59,21 +59,22 @@ class SettingsPanel(QWidget):
         self._models = models
         self.gauge = MemoryGauge(models, live, self) if models is not None else None
         self.scope = ScopeBar(live, presets) if presets is not None else None
-        self.sections = self._make_sections()
+        self._sections: list[Section] = []
+        self._unmade = deque(self._titles())
         self.search = SearchField(_("Search settings"))
         self.search.textChanged.connect(self._find)
         self._nothing = Words(_("No setting has this in its name or help."), tone="quiet")
         self._nothing.hide()
         self._reload_bar = self._make_reload_bar()
         self._lay_out()
-        first = [section for section in self.sections if _ORDER.get(section.title, False)]
-        self._openings.extend(partial(section.set_open, True) for section in first)
         self._next_step.start()
 
     def _take_step(self) -> None:
         """Builds one section at a time, so that the window never waits for all of them."""
         steps = self._openings or self._findings
-        if steps:
+        if self._unmade:
+            self._make_section(self._unmade.popleft())
+        elif steps:
             steps.popleft()()
         else:
             self._next_step.stop()
@@ -81,19 +82,27 @@ class SettingsPanel(QWidget):
     @property
     def settled(self) -> bool:
         """True when everything that shall show does."""
-        return not self._openings and not self._findings
+        waiting = self._unmade or self._openings or self._findings
+        return not waiting and all(section.settled for section in self._sections)
 
-    def _make_sections(self) -> list[Section]:
+    @property
+    def sections(self) -> list[Section]:
+        """All sections; those that are not made yet are made now."""
+        while self._unmade:
+            self._make_section(self._unmade.popleft())
+        return self._sections
+
+    def _titles(self) -> list[str]:
         found = sections_of(self._settings)
-        order = sorted(found, key=lambda title: list(_ORDER).index(title) if title in _ORDER else len(_ORDER))
-        return [
-            Section(
-                title, found[title], self._live,
-                first_row=self._first_rows().get(title),
-                parent=self,
-            )
-            for title in order
-        ]  # fmt: skip
+        return sorted(found, key=lambda title: list(_ORDER).index(title) if title in _ORDER else len(_ORDER))
+
+    def _make_section(self, title: str) -> None:
+        settings = sections_of(self._settings)[title]
+        section = Section(title, settings, self._live, first_row=self._first_rows().get(title), parent=self)
+        self._column.insertWidget(len(self._sections), section)
+        self._sections.append(section)
+        if _ORDER.get(title, False):
+            self._openings.append(partial(section.set_open, True))
 
     def _first_rows(self) -> dict[str, Callable[[], QWidget]]:
         """Returns what stands above the single settings of a section."""
@@ -152,11 +161,9 @@ class SettingsPanel(QWidget):
     def _scroller(self) -> QScrollArea:
         body = QWidget()
         body.setObjectName("panelBody")
-        column = QVBoxLayout(body)
+        column = self._column = QVBoxLayout(body)
         column.setContentsMargins(Space.TINY, Space.TINY, Space.LARGE, Space.LARGE)
         column.setSpacing(Space.TINY)
-        for section in self.sections:
-            column.addWidget(section)
         column.addWidget(self._nothing)
         column.addStretch(1)
         area = QScrollArea()
@@ -177,9 +184,13 @@ class SettingsPanel(QWidget):
 
     def _find(self, words: str) -> None:
         names = matching(self._settings, words)
-        self._findings = deque(partial(section.set_filter, names) for section in self.sections)
+        self._findings = deque([partial(self._filter, names)])
         self._next_step.start()
         self._nothing.setVisible(names is not None and not names)
+
+    def _filter(self, names: frozenset[str] | None) -> None:
+        """Filters every section, once all of them are made."""
+        self._findings = deque(partial(section.set_filter, names) for section in self._sections)
 
 
 def matching(settings: Iterable[SettingField], words: str) -> frozenset[str] | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from desktop import fonts
@@ -14,6 +15,8 @@ from desktop.settings.rows import SettingRow
 from desktop.theme import Space
 from runtime.settings import SettingField
 from runtime.text import _, ngettext
+
+_AT_ONCE = 2  # rows built in one turn of the event loop
 
 
 class FoldButton(Button):
@@ -51,7 +54,10 @@ class Section(QWidget):
         self._first_row = first_row
         self._wanted_open, self._show_all = False, False
         self._filter: frozenset[str] | None = None
-        self.rows: dict[str, SettingRow] = {}
+        self._rows: dict[str, SettingRow] = {}
+        self._unmade: deque[SettingField] = deque()
+        self._next_rows = QTimer(self, singleShot=True, interval=0)
+        self._next_rows.timeout.connect(self._make_rows)
         self._lead: QWidget | None = None
         self._lay_out()
         self._apply()
@@ -60,7 +66,7 @@ class Section(QWidget):
         self._heading = FoldButton(_(self.title))
         self._heading.clicked.connect(lambda: self.set_open(not self._wanted_open))
         self._more = Button("", kind="link")
-        self._more.clicked.connect(self._toggle_all)
+        self._more.clicked.connect(self.toggle_all)
         self._body = QWidget(self)
         self._column = QVBoxLayout(self._body)
         self._column.setContentsMargins(0, Space.SMALL, 0, Space.MEDIUM)
@@ -91,7 +97,8 @@ class Section(QWidget):
         self._filter = names & {declared.name for declared in self._settings} if names is not None else None
         self._apply()
 
-    def _toggle_all(self) -> None:
+    def toggle_all(self) -> None:
+        """Shows the advanced settings too, or folds them again."""
         self._show_all = not self._show_all
         self._apply()
 
@@ -109,12 +116,33 @@ class Section(QWidget):
             self._column.insertWidget(0, self._lead)
         if self._lead is not None:
             self._lead.setVisible(self._filter is None)
-        for declared in self._settings:
-            if self._is_shown(declared):
-                self._row(declared).setVisible(True)
-            elif declared.name in self.rows:
-                self.rows[declared.name].setVisible(False)
+        for row in self._rows.values():
+            row.setVisible(self._is_shown(row.declared))
+        missing = (declared for declared in self._settings if declared.name not in self._rows)
+        self._unmade = deque(declared for declared in missing if self._is_shown(declared))
+        self._make_rows()
         self._word_more()
+
+    def _make_rows(self, at_most: int = _AT_ONCE) -> None:
+        """Makes some of the rows that shall show; the others follow a turn later."""
+        for declared in [self._unmade.popleft() for _row in range(min(at_most, len(self._unmade)))]:
+            row = SettingRow(declared, self._live, self._body)
+            self._column.insertWidget(self._place(declared), row)
+            self._rows[declared.name] = row
+            row.setVisible(self._is_shown(declared))
+        if self._unmade:
+            self._next_rows.start()
+
+    @property
+    def settled(self) -> bool:
+        """True when every row that shall show does."""
+        return not self._unmade
+
+    @property
+    def rows(self) -> dict[str, SettingRow]:
+        """The rows by their setting's name, as far as any were shown; those that shall show are made now."""
+        self._make_rows(len(self._unmade))
+        return self._rows
 
     def _is_shown(self, declared: SettingField) -> bool:
         if self._filter is not None:
@@ -126,15 +154,9 @@ class Section(QWidget):
     def _all_advanced(self) -> bool:
         return all(declared.setting.advanced for declared in self._settings)
 
-    def _row(self, declared: SettingField) -> SettingRow:
-        if declared.name not in self.rows:
-            self.rows[declared.name] = SettingRow(declared, self._live, self._body)
-            self._column.insertWidget(self._place(declared), self.rows[declared.name])
-        return self.rows[declared.name]
-
     def _place(self, declared: SettingField) -> int:
         before = self._settings[: self._settings.index(declared)]
-        return sum(other.name in self.rows for other in before) + (self._lead is not None)
+        return sum(other.name in self._rows for other in before) + (self._lead is not None)
 
     def _word_more(self) -> None:
         folded = sum(declared.setting.advanced for declared in self._settings)
