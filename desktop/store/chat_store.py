@@ -22,11 +22,14 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from desktop.store.database import ChatDatabase
 from desktop.store.keeper import RETRY_SECONDS, Keeper, Operation, reason
+from desktop.store.notebooks import SaveNotebook, delete_notebook, list_notebooks, read_notebook
 from desktop.store.records import (
     ChatRecord,
     ChatSummary,
     MessageRecord,
     MessageState,
+    NotebookRecord,
+    NotebookSummary,
     OpenChat,
     Receipt,
     SearchHit,
@@ -151,6 +154,28 @@ class ChatStore(QObject):
     ) -> None:
         """Shows the version `step` places further of a message, and loads the branch below it."""
         self._write(lambda database: database.choose_version(chat_id, message_id, step), then)
+
+    # --- notebooks -------------------------------------------------------------------------------------------------
+
+    def list_notebooks(self, then: Callable[[list[NotebookSummary] | None], None]) -> None:
+        """Lists the notebooks, the latest first."""
+        self._read(lambda database: list_notebooks(database.connection), then)
+
+    def load_notebook(self, id: str, then: Callable[[NotebookRecord | None], None]) -> None:
+        """Loads a notebook; None where it is gone or cannot be read."""
+        self._read(lambda database: read_notebook(database.connection, id), then)
+
+    def save_notebook(self, notebook: NotebookRecord) -> None:
+        """Keeps a notebook as it is now."""
+        self._write(SaveNotebook(notebook))
+
+    def delete_notebook(self, id: str) -> None:
+        """Takes a notebook out of the list; `restore_notebook` undoes it until Quern is closed."""
+        at = now()
+        self._write(lambda database: delete_notebook(database, id, at))
+
+    def restore_notebook(self, id: str) -> None:
+        self._write(lambda database: delete_notebook(database, id, None))
 
     # --- messages --------------------------------------------------------------------------------------------------
 

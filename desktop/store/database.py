@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from desktop.store import reading, search
+from desktop.store import notebooks, reading, search
 from desktop.store.records import (
     ChatRecord,
     ChatSummary,
@@ -120,8 +120,9 @@ class ChatDatabase:
         return reading.open_chat(self._connection, chat_id)
 
     def search(self, text: str) -> list[SearchHit]:
-        """Returns where all words of `text` occur; deleted chats are left out."""
-        return search.search(self._connection, text, indexed=self._indexed)
+        """Returns where all words of `text` occur, in chats and then in notebooks; what is deleted is left out."""
+        chats = search.search(self._connection, text, indexed=self._indexed)
+        return chats + notebooks.search_notebooks(self._connection, text)
 
     # --- chats -----------------------------------------------------------------------------------------------------
 
@@ -285,6 +286,7 @@ class ChatDatabase:
         )
         self._connection.execute(f"DELETE FROM messages WHERE chat_id IN ({gone})")
         self._connection.execute("DELETE FROM chats WHERE deleted IS NOT NULL")
+        notebooks.forget_deleted(self._connection)
 
     def _finish_interrupted(self) -> None:
         query = "SELECT id, content FROM messages WHERE state = ?"

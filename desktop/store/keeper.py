@@ -130,8 +130,14 @@ class Keeper:
                 self._leave_disk(error)
         result = operation(self._current())
         if self._path is not None:
-            self._waiting.append(operation)
+            self._wait(operation)
         return result
+
+    def _wait(self, operation: Operation[object]) -> None:
+        """Notes what is to be repeated on disk; a text that is saved again and again only once."""
+        if (same := getattr(operation, "replaces", None)) is not None:
+            self._waiting = [older for older in self._waiting if getattr(older, "replaces", None) != same]
+        self._waiting.append(operation)
 
     def close(self) -> None:
         """Saves what waits, where that is possible, and closes the files."""

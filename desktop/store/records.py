@@ -99,12 +99,36 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a search matched: a message, or the chat's title where `message_id` is None."""
+    """Where a search matched: a message, the chat's title where `message_id` is None, or a notebook."""
 
     chat_id: str
     title: str
     message_id: str | None
     snippet: str
+    updated: float
+    notebook_id: str = ""  # where there is one, there is no chat
+
+
+class NotebookRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that a model goes on with. An empty title means its first line.
+
+    `mark` is where the part stands that the model wrote last, from and to, in UTF-16 units as Qt counts; equal where
+    there is none.
+    """
+
+    id: str
+    title: str = ""
+    text: str = ""
+    mark: tuple[int, int] = (0, 0)
+    created: float = 0.0
+    updated: float = 0.0
+
+
+class NotebookSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the list of notebooks."""
+
+    id: str
+    title: str
     updated: float
 
 

@@ -60,6 +60,19 @@ MIGRATIONS: tuple[str, ...] = (
         receipt BLOB NOT NULL
     );
     """,
+    """
+    CREATE TABLE notebooks (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        title TEXT NOT NULL DEFAULT '',
+        text TEXT NOT NULL DEFAULT '',
+        mark_start INTEGER NOT NULL DEFAULT 0,
+        mark_end INTEGER NOT NULL DEFAULT 0,
+        created REAL NOT NULL,
+        updated REAL NOT NULL,
+        deleted REAL
+    );
+    """,
 )
 
 

@@ -42,7 +42,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
 
     A file that was used by such a SQLite in between gets its index anew.
     """
-    connection.create_function("fold", 1, _fold, deterministic=True)
+    connection.create_function("fold", 1, fold, deterministic=True)
     present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
     if not _has_trigram(connection):
         for name in _TRIGGERS.keys() & present:
@@ -71,7 +71,7 @@ def _has_trigram(connection: sqlite3.Connection) -> bool:
 
 def search(connection: sqlite3.Connection, text: str, *, indexed: bool) -> list[SearchHit]:
     """Returns where all words of `text` occur, titles first, then the latest messages; at most `LIMIT` of each."""
-    words = clean_text(text).replace("\0", " ").split()
+    words = words_of(text)
     if not words:
         return []
     return _titles(connection, words) + _messages(connection, words, indexed=indexed)
@@ -80,19 +80,19 @@ def search(connection: sqlite3.Connection, text: str, *, indexed: bool) -> list[
 def _titles(connection: sqlite3.Connection, words: list[str]) -> list[SearchHit]:
     query = f"""
         SELECT id AS chat_id, title, updated FROM chats
-        WHERE deleted IS NULL AND {_contains("title", words)} ORDER BY updated DESC LIMIT {LIMIT}
+        WHERE deleted IS NULL AND {contains("title", words)} ORDER BY updated DESC LIMIT {LIMIT}
     """
     return [
         _hit(row, None, as_text(row["title"]))
-        for row in connection.execute(query, [_fold(word) for word in words])
+        for row in connection.execute(query, [fold(word) for word in words])
     ]
 
 
 def _messages(connection: sqlite3.Connection, words: list[str], *, indexed: bool) -> list[SearchHit]:
     long = [word for word in words if len(word) >= 3] if indexed else []
     short = [word for word in words if word not in long]
-    conditions = [_contains("content", short)] if short else []
-    values = [_fold(word) for word in short]
+    conditions = [contains("content", short)] if short else []
+    values = [fold(word) for word in short]
     if long:
         conditions.append("seq IN (SELECT rowid FROM message_index WHERE message_index MATCH ?)")
         values.append(" ".join('"' + word.replace('"', '""') + '"' for word in long))
@@ -110,11 +110,18 @@ def _hit(row: sqlite3.Row, message_id: str | None, snippet: str) -> SearchHit:
     )
 
 
-def _contains(column: str, words: list[str]) -> str:
+def words_of(text: str) -> list[str]:
+    """Returns the words that are searched for."""
+    return clean_text(text).replace("\0", " ").split()
+
+
+def contains(column: str, words: list[str]) -> str:
+    """Returns the condition that a column holds each word, in any case; the values are the folded words."""
     return " AND ".join([f"instr(fold({column}), ?) > 0"] * len(words))
 
 
-def _fold(text: object) -> str:
+def fold(text: object) -> str:
+    """Returns text in which upper and lower case are the same."""
     return text.casefold() if isinstance(text, str) else ""
 
 
