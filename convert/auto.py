@@ -19,7 +19,8 @@ from convert.merging import open_source
 from convert.options import ConvertOptions
 from convert.phases import run_phase
 from convert.pipeline import ConvertEvent, convert, required, result_of
-from convert.plan import Plan, plan_of, replanned
+from convert.plan import Plan, replanned
+from convert.planning import plan_of
 from convert.reference import reference_file, threads_of
 from convert.safe_file import HiddenFolder, SafeFiles, require_room, require_target
 from convert.writing import write

@@ -16,7 +16,7 @@ from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.protocol import EngineInfo
 from runtime.reading import ReadProgress
-from runtime.text import _
+from runtime.text import _, ngettext
 
 CHUNK = 512  # tokens
 _LEAST = 8  # tokens that a text must have
@@ -31,7 +31,10 @@ class TextTooShort(UserError):
 
     def __init__(self, tokens: int) -> None:
         super().__init__(
-            _("The text has {n} tokens, too few to compare models on.").format(n=tokens),
+            ngettext(
+                "The text has {n} token, too few to compare models on.",
+                "The text has {n} tokens, too few to compare models on.", tokens,
+            ).format(n=tokens),
             "",
             _("Use a longer text; a few thousand tokens give steady figures."),
         )

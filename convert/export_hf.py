@@ -17,6 +17,7 @@ from typing import Any
 from convert.gguf_file import TensorEntry
 from convert.options import ConvertOptions
 from convert.packing import packed
+from convert.planning import require_model
 from convert.recipes import FLOATS, Choice, TensorSpec
 from convert.safe_folder import SafeFolder
 from convert.safetensors_layout import INDEX, MAX_SHARD, Shard, index_of, shards_of
@@ -112,9 +113,10 @@ def _of_folder(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
 
 
 def _of_gguf(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
+    header = read_header(checkpoint.path)
+    require_model(header)
     architecture, stated = identify(checkpoint)
     binding = bind(architecture, stated, checkpoint)
-    header = read_header(checkpoint.path)
     vocabulary = read_vocabulary(header)
     tokenizer = tokenizer_from(vocabulary)
     notes = proven_back(checkpoint.path, vocabulary, tokenizer)
@@ -152,7 +154,7 @@ def _planned(
 def write_folder(plan: FolderPlan, target: Path, stop: StopFlag, *, threads: int) -> Iterator[WriteProgress]:
     """Writes the folder beside its target and puts it there when it is whole.
 
-    Raises `ConversionStopped`, `WrongNumbers` and `NotWritten`; then the target is as it was.
+    Raises `ConversionStopped`, `NotNumbers`, `WrongNumbers` and `NotWritten`; then the target is as it was.
     """
     done, waiting = 0, iter(zip(plan.choices, plan.products, strict=True))
     with SafeFolder(target) as folder:

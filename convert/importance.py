@@ -22,7 +22,7 @@ from runtime.gguf_checkpoint import GgufTensors
 from runtime.gguf_header import GgufHeader, read_header
 from runtime.model_errors import clean_name
 from runtime.places import shown_path
-from runtime.text import _
+from runtime.text import _, ngettext
 
 F32 = NDArray[np.float32]
 _SUMS, _COUNTS = ".in_sum2", ".counts"
@@ -94,7 +94,10 @@ class Importance:
             return means.reshape(experts, columns) if len(shape) > 2 else means
         if name == _EMBEDDING:
             return None
-        reason = _("It has {found} values for “{tensor}”, which has room for {wanted}.")
+        reason = ngettext(
+            "It has {found} value for “{tensor}”, which has room for {wanted}.",
+            "It has {found} values for “{tensor}”, which has room for {wanted}.", means.size,
+        )  # fmt: skip
         raise ForeignImportanceMatrix(reason.format(
             found=f"{means.size:,}", tensor=clean_name(name), wanted=f"{columns * experts:,}"))  # fmt: skip
 

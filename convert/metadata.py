@@ -16,7 +16,7 @@ from runtime.config import ModelConfig
 from runtime.errors import UserError
 from runtime.model_errors import clean_name
 from runtime.sentence_files import read_sentence_files
-from runtime.text import _
+from runtime.text import _, ngettext
 
 _POOLINGS = {"mean": 1, "cls": 2, "last": 3}  # enum llama_pooling_type
 
@@ -64,12 +64,20 @@ def graph_notes(architecture: Architecture, config: ModelConfig, folder: Path) -
     """Yields what is to be said of a model that llama.cpp's graph holds, but not in every respect."""
     context = to_gguf(architecture, config).get(f"{architecture.gguf}.context_length", config.context_length)
     if context < config.context_length:
-        words = _("The context length becomes {n} tokens instead of {whole}: llama.cpp's graph of this family reads "
-                  "longer texts otherwise.")  # fmt: skip
+        words = ngettext(
+            "The context length becomes {n} token instead of {whole}: llama.cpp's graph of this family reads longer "
+            "texts otherwise.",
+            "The context length becomes {n} tokens instead of {whole}: llama.cpp's graph of this family reads longer "
+            "texts otherwise.", context,
+        )  # fmt: skip
         yield words.format(n=f"{context:,}", whole=f"{config.context_length:,}")
     if config.position == "rope" and config.rope.scaling == "longrope":
-        words = _("llama.cpp stretches positions for long texts as soon as it is loaded with more than {n} tokens of "
-                  "context, however short the text.")  # fmt: skip
+        words = ngettext(
+            "llama.cpp stretches positions for long texts as soon as it is loaded with more than {n} token of "
+            "context, however short the text.",
+            "llama.cpp stretches positions for long texts as soon as it is loaded with more than {n} tokens of "
+            "context, however short the text.", config.rope.original_context,
+        )  # fmt: skip
         yield words.format(n=f"{config.rope.original_context:,}")
     if config.masked_head:
         yield _("The head that guesses hidden words is left out: llama.cpp's graph has none.")

@@ -16,7 +16,7 @@ class ConvertOptions(msgspec.Struct, frozen=True, kw_only=True):
     the model of an adapter that is converted by itself. `importance` is an importance matrix's file. A result larger
     than `split_max_size` bytes is divided. With `verify` it is held against its source before it gets its name; with
     `card` what a quantization cost is measured on `text` (a text of our own where that is None) and kept in the file.
-    With `dry_run` nothing is written.
+    With `check_values` every weight is read and looked at before anything is written. With `dry_run` nothing is.
     """
 
     source: Path
@@ -29,6 +29,7 @@ class ConvertOptions(msgspec.Struct, frozen=True, kw_only=True):
     split_max_size: int = 0
     agreed: bool = False
     dry_run: bool = False
+    check_values: bool = False
     verify: bool = False
     card: bool = False
     text: Path | None = None

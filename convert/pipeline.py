@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
-import shutil
 import time
-from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,27 +15,26 @@ from convert import splitting
 from convert.adapter import is_adapter, plan_adapter
 from convert.card import Card
 from convert.export_hf import FolderPlan, plan_folder, write_folder
-from convert.gguf_file import Scalar
 from convert.importance import Importance, read_importance
 from convert.measuring import Measured, MeasureProgress, MeasureRequest
-from convert.merging import adapters_of, open_source
+from convert.merging import open_source
 from convert.options import ConvertOptions
 from convert.phases import run_phase
-from convert.plan import Plan, plan_of
-from convert.recipes import FLOATS, Choice, UnknownRecipe, recipe_named
+from convert.plan import Plan
+from convert.planning import plan_of
+from convert.preflight import Planned, described, described_folder, described_tensors, sources_of, wants_card
+from convert.recipes import UnknownRecipe, recipe_named
 from convert.reference import reference_file, threads_of
 from convert.safe_file import SafeFiles, require_room, require_target
+from convert.values import CheckProgress, ValuesChecked, check_values
 from convert.verification import Verified, VerifyProgress, VerifyRequest
 from convert.writing import ConversionStopped, WriteProgress, write
-from runtime import memory
 from runtime.checkpoint import Checkpoint
 from runtime.engine import StopFlag
 from runtime.errors import UserError
-from runtime.gguf_header import split_parts
 from runtime.gguf_types import TYPE_BY_NAME
 from runtime.text import _
 
-_BASE_MEMORY = 200 << 20  # bytes, besides what the largest tensor takes
 _Result = TypeVar("_Result")
 
 
@@ -55,31 +51,6 @@ class BadPattern(UserError):
         )
 
 
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """What will be written, and what there is for it. `types` says how many tensors have each type; sizes are bytes.
-
-    `disk_needed` counts everything that lies on the disk at once, `memory_needed` what converting takes at most.
-    """
-
-    target: str
-    files: int
-    type: str
-    architecture: str
-    tokenizer: str
-    chat_template: bool
-    n_tensors: int
-    n_params: int
-    size_bytes: int
-    source_bytes: int
-    bits_per_weight: float
-    types: dict[str, int]
-    disk_needed: int
-    disk_free: int
-    memory_needed: int
-    memory_free: int
-    notes: tuple[str, ...]
-
-
 class Converted(msgspec.Struct, frozen=True, kw_only=True):
     """What was written, how long that took, and what was found out about it."""
 
@@ -92,11 +63,12 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-ConvertEvent = Planned | WriteProgress | VerifyProgress | MeasureProgress | Converted
+ConvertEvent = Planned | CheckProgress | ValuesChecked | WriteProgress | VerifyProgress | MeasureProgress | Converted
 
 
 def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
-    """Plans, and unless it is a dry run writes; the last event is `Converted`, or `Planned` of a dry run.
+    """Plans, and unless it is a dry run writes; the last event is `Converted`, or what a dry run ends with: `Planned`,
+    `ValuesChecked` where that was asked.
 
     Raises `UserError` wherever a person has to do something; then the target is as it was.
     """
@@ -112,9 +84,10 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
         plan = plan_of(checkpoint, options, importance=importance)
         targets = splitting.targets(options.target, len(plan.layouts))
         for target in targets:
-            require_target(target, sources=_sources(options, checkpoint), replace=options.agreed or options.dry_run)
-        planned = _described(plan, options, checkpoint)
+            require_target(target, sources=sources_of(options, checkpoint), replace=options.agreed or options.dry_run)
+        planned = described(plan, options, checkpoint)
         yield planned
+        yield from _looked_at(plan, options, stop)
         if not options.dry_run:
             require_room(options.target.parent, planned.disk_needed)
             yield from _Conversion(options, checkpoint, plan, importance, stop).run(targets)
@@ -123,9 +96,10 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
 def _to_folder(checkpoint: Checkpoint, options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
     """Does the same for a Hugging Face folder, for which there is nothing to measure."""
     started = time.perf_counter()
-    require_target(options.target, sources=_sources(options, checkpoint), replace=options.agreed or options.dry_run)
+    require_target(options.target, sources=sources_of(options, checkpoint), replace=options.agreed or options.dry_run)
     plan = plan_folder(checkpoint, options)
-    yield _described_folder(plan, options, checkpoint)
+    yield described_folder(plan, options, checkpoint)
+    yield from _looked_at(plan, options, stop)
     if options.dry_run:
         return
     require_room(options.target.parent, plan.size)
@@ -142,9 +116,10 @@ def _adapter(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
     require_target(options.target, sources=[options.source], replace=options.agreed or options.dry_run)
     plan = plan_adapter(options)
     weights = sum(placed.entry.n_bytes for layout in plan.layouts for placed in layout.tensors)
-    planned = _described_tensors(plan.choices, options, size=plan.size, weights=weights, notes=plan.notes)
+    planned = described_tensors(plan.choices, options, size=plan.size, weights=weights, notes=plan.notes)
     read = sum(path.stat().st_size for path in options.source.iterdir() if path.is_file())
     yield msgspec.structs.replace(planned, architecture=plan.facts.architecture, source_bytes=read)
+    yield from _looked_at(plan, options, stop)
     if options.dry_run:
         return
     require_room(options.target.parent, plan.size)
@@ -154,6 +129,13 @@ def _adapter(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
         target=str(options.target), files=(str(options.target),), size_bytes=plan.size,
         seconds=time.perf_counter() - started,
     )  # fmt: skip
+
+
+def _looked_at(plan: Plan | FolderPlan, options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
+    if options.check_values:
+        yield from check_values(plan.choices, plan.products, stop)
+        if stop.is_set():
+            raise ConversionStopped
 
 
 def required(options: ConvertOptions) -> ConvertOptions:
@@ -190,7 +172,7 @@ class _Conversion:
                 request = VerifyRequest(options=options, parts=files.parts())
                 verified = yield from result_of(run_phase(request, self._stop), Verified)
                 self._notes += verified.notes
-            if _wants_card(options):
+            if wants_card(options):
                 card = yield from self._measured(files)
             if self._stop.is_set():
                 raise ConversionStopped
@@ -219,6 +201,7 @@ class _Conversion:
         files.overwrite(packed, at=at)
         return measured.card
 
+
 def result_of(events: Iterator[object], kind: type[_Result]) -> Generator[ConvertEvent, None, _Result]:
     """Passes progress on, and returns the event of that kind, which ends a phase."""
     for event in events:
@@ -227,72 +210,3 @@ def result_of(events: Iterator[object], kind: type[_Result]) -> Generator[Conver
         assert isinstance(event, VerifyProgress | MeasureProgress)
         yield event
     raise AssertionError("a phase ends with a result")
-
-
-def _wants_card(options: ConvertOptions) -> bool:
-    return options.card and options.recipe not in FLOATS
-
-
-def _sources(options: ConvertOptions, checkpoint: Checkpoint) -> list[Path]:
-    importance = [options.importance] if options.importance else []
-    return [options.source, *_files(checkpoint), *adapters_of(options), *importance]
-
-
-def _files(checkpoint: Checkpoint) -> list[Path]:
-    if checkpoint.kind == "gguf":
-        return list(split_parts(checkpoint.path))
-    return [path for path in checkpoint.path.iterdir() if path.is_file()]
-
-
-def _described(plan: Plan, options: ConvertOptions, checkpoint: Checkpoint) -> Planned:
-    reference = 2 * plan.n_params if _wants_card(options) and checkpoint.kind == "folder" else 0
-    pre = _said(plan, checkpoint, "tokenizer.ggml.pre")
-    largest = max((choice.tensor for choice in plan.choices), key=lambda tensor: tensor.n_elements, default=None)
-    return Planned(
-        target=str(options.target), files=len(plan.layouts), type=options.recipe,
-        architecture=str(_said(plan, checkpoint, "general.architecture")),
-        tokenizer=" ".join(filter(None, (str(_said(plan, checkpoint, "tokenizer.ggml.model")), str(pre)))),
-        chat_template=bool(_said(plan, checkpoint, "tokenizer.chat_template")),
-        n_tensors=len(plan.choices), n_params=plan.n_params, size_bytes=plan.size,
-        source_bytes=sum(path.stat().st_size for path in _files(checkpoint)), bits_per_weight=plan.bits_per_weight,
-        types=dict(Counter(choice.type for choice in plan.choices).most_common()),
-        disk_needed=plan.size + reference, disk_free=_free(options.target),
-        memory_needed=_BASE_MEMORY + (8 * largest.n_elements if largest else 0),
-        memory_free=memory.free_memory(), notes=plan.notes,
-    )  # fmt: skip
-
-
-def _described_folder(plan: FolderPlan, options: ConvertOptions, checkpoint: Checkpoint) -> Planned:
-    weights = sum(shard.weight_bytes for shard in plan.shards)
-    planned = _described_tensors(plan.choices, options, size=plan.size, weights=weights, notes=plan.notes)
-    return msgspec.structs.replace(
-        planned, files=len(plan.files), architecture=plan.architecture, tokenizer=plan.tokenizer,
-        chat_template=plan.chat_template, source_bytes=sum(path.stat().st_size for path in _files(checkpoint)),
-    )  # fmt: skip
-
-
-def _described_tensors(
-    choices: Sequence[Choice], options: ConvertOptions, *, size: int, weights: int, notes: tuple[str, ...]
-) -> Planned:
-    """Returns what there is to say of tensors that are written as they are chosen, and of nothing else."""
-    shapes = [choice.tensor.shape for choice in choices]
-    n_params = sum(map(math.prod, shapes))
-    return Planned(
-        target=str(options.target), files=1, type=options.recipe, architecture="", tokenizer="", chat_template=False,
-        n_tensors=len(shapes), n_params=n_params, size_bytes=size, source_bytes=0,
-        bits_per_weight=8 * weights / max(n_params, 1),
-        types=dict(Counter(choice.type for choice in choices).most_common()), disk_needed=size,
-        disk_free=_free(options.target), memory_needed=_BASE_MEMORY + 8 * max(map(math.prod, shapes), default=0),
-        memory_free=memory.free_memory(), notes=notes,
-    )  # fmt: skip
-
-
-def _said(plan: Plan, checkpoint: Checkpoint, key: str) -> Scalar | object:
-    """Returns what the file will say; of a GGUF source, whose keys are taken over, what it says."""
-    if key in checkpoint.metadata:
-        return checkpoint.metadata[key]
-    return plan.metadata[key].content if key in plan.metadata else ""
-
-
-def _free(target: Path) -> int:
-    return shutil.disk_usage(target.parent).free

@@ -1,6 +1,6 @@
-"""Works out the whole file before a byte is written: metadata, tensors, types, size, and what has to be said about it.
+"""A whole file before a byte is written: metadata, tensors, their types, its size, and what has to be said about it.
 
-Everything that can be refused is refused here. Reads headers and settings, no weights.
+Knows what the file is made of, and not where that came from.
 """
 
 from __future__ import annotations
@@ -9,42 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from convert import card, gguf_keys, splitting
+from convert import card, splitting
 from convert.gguf_file import KeyValue, Layout, TensorEntry, u32
 from convert.importance import Importance
-from convert.metadata import graph_notes, model_keys, pooling_keys, require_graph
-from convert.model_vocabulary import named_vocabulary
 from convert.options import ConvertOptions
-from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, TensorSpec, plan
-from convert.tensors import F32, Product, Stored, products_of
-from convert.vocabulary import template_keys
-from runtime import gguf_header, packed
-from runtime.architectures.binding import bind
-from runtime.architectures.reading import identify
-from runtime.architectures.shapes import require_shapes
-from runtime.checkpoint import Checkpoint
+from convert.recipes import FILE_TYPE_NUMBER, FLOATS, Choice, ModelFacts, plan
+from convert.tensors import F32, Product
 from runtime.errors import UserError
-from runtime.gguf_header import GgufHeader
 from runtime.model_errors import clean_name
 from runtime.text import _, ngettext
-from runtime.tokenizer_files import read_templates
 
 _QUANTIZATION_VERSION = 2  # of ggml's packed types
-_LEFT_OUT = ("split.no", "split.count", "split.tensors.count", "general.alignment", card.KEY)
-
-
-class QuantizedAlready(UserError):
-    """A source that has lost precision before."""
-
-    code = "quantized_already"
-
-    def __init__(self, name: str, kind: str) -> None:
-        super().__init__(
-            _("The source is already quantized ({type}).").format(type=kind),
-            _("What “{name}” lost then is lost; quantizing it again loses more than doing it once from the original.")
-            .format(name=name),
-            _("Use the original in F16, BF16 or F32, or agree with --yes."),
-        )  # fmt: skip
 
 
 class ImportanceNeeded(UserError):
@@ -101,62 +76,6 @@ class Plan:
     def weights_of(self, choice: Choice) -> F32 | None:
         """Returns how much the columns of a tensor matter, where that was measured."""
         return self.importance.weights_for(choice.tensor.name, choice.tensor.shape) if self.importance else None
-
-
-def plan_of(checkpoint: Checkpoint, options: ConvertOptions, *, importance: Importance | None = None) -> Plan:
-    """Returns the plan for whatever the source is. Raises what `plan_from_gguf` or `plan_from_folder` raises."""
-    make = plan_from_gguf if checkpoint.kind == "gguf" else plan_from_folder
-    return make(checkpoint, options, importance=importance)
-
-
-def plan_from_gguf(
-    checkpoint: Checkpoint, options: ConvertOptions, *, importance: Importance | None = None
-) -> Plan:
-    """Returns the plan for a GGUF source, of any architecture. Raises `QuantizedAlready` and what `planned` raises."""
-    header = gguf_header.read_header(checkpoint.path)
-    if header.quantization.upper() not in FLOATS and not options.agreed and not options.dry_run:
-        raise QuantizedAlready(header.name, header.quantization)
-    metadata = {key: value for key, value in gguf_keys.raw_keys(header).items() if key not in _LEFT_OUT}
-    products = [
-        Stored(checkpoint, name, TensorSpec(name, checkpoint.info(name).shape, checkpoint.info(name).dtype.upper()))
-        for name in checkpoint.names
-    ]
-    notes = []
-    if header.quantization.upper() not in FLOATS:
-        notes.append(_("The source is already quantized ({type}).").format(type=header.quantization))
-    return planned(metadata, products, _facts(header), options, notes=notes, importance=importance)
-
-
-def plan_from_folder(
-    checkpoint: Checkpoint, options: ConvertOptions, *, importance: Importance | None = None
-) -> Plan:
-    """Returns the plan for a Hugging Face folder.
-
-    Raises what `identify`, `bind` and `vocabulary_of` raise, `NoGraph`, `TokenizerDiffers` and what `planned`
-    raises.
-    """
-    architecture, stated = identify(checkpoint)
-    require_graph(architecture, stated)
-    binding = bind(architecture, stated, checkpoint)
-    require_shapes(checkpoint, binding)
-    config = binding.config
-    products = products_of(checkpoint, architecture, binding)
-    name, made = named_vocabulary(checkpoint, architecture, config)
-    metadata = {
-        **model_keys(architecture, config, name=name), **pooling_keys(architecture, checkpoint.path),
-        **made.keys(), **template_keys(read_templates(checkpoint.path)),
-    }  # fmt: skip
-    facts = ModelFacts(architecture.gguf, config.n_layers, config.n_heads, config.n_kv_heads, config.n_experts)
-    notes = [*checkpoint.notes, *_packed(checkpoint), *graph_notes(architecture, config, checkpoint.path), *made.notes]
-    return planned(metadata, products, facts, options, notes=notes, importance=importance)
-
-
-def _packed(checkpoint: Checkpoint) -> Iterator[str]:
-    """Yields that a folder's weights have lost precision before."""
-    method = packed.quantization_of(checkpoint.config).get("quant_method")
-    if method:
-        words = _("The source's weights are packed already ({method}): what they lost then is lost.")
-        yield words.format(method=clean_name(str(method)))
 
 
 def planned(
@@ -224,15 +143,9 @@ def _substitutions(choices: list[Choice]) -> Iterator[str]:
         if choice.instead_of:
             counts[choice.instead_of, choice.type] = counts.get((choice.instead_of, choice.type), 0) + 1
     for (wanted, given), count in counts.items():
-        note = _("{count} tensors become {given} instead of {wanted}: their rows cannot be cut into its blocks.")
+        note = ngettext(
+            "{count} tensor becomes {given} instead of {wanted}: its rows cannot be cut into that type's blocks.",
+            "{count} tensors become {given} instead of {wanted}: their rows cannot be cut into that type's blocks.",
+            count,
+        )
         yield note.format(count=count, given=given, wanted=wanted)
-
-
-def _facts(header: GgufHeader) -> ModelFacts:
-    n_layers = header.number("block_count")
-    heads = header.per_layer("attention.head_count", n_layers)
-    kv_heads = header.per_layer("attention.head_count_kv", n_layers)
-    first = heads[0] if heads else 0
-    return ModelFacts(
-        header.architecture, n_layers, first, kv_heads[0] if kv_heads else first, header.number("expert_count")
-    )

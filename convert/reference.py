@@ -10,9 +10,9 @@ from collections.abc import Generator
 from pathlib import Path
 
 from convert.options import ConvertOptions
-from convert.packing import WrongNumbers
-from convert.plan import plan_of
+from convert.planning import plan_of
 from convert.safe_file import SafeFiles
+from convert.values import WrongNumbers
 from convert.writing import WriteProgress, write
 from runtime import devices
 from runtime.checkpoint import Checkpoint

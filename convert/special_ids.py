@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from convert.gguf_file import array, boolean, u32
 from convert.vocabulary import TokenKind, Vocabulary
-from runtime.text import _
+from runtime.text import _, ngettext
 from runtime.token_bytes import byte_level_characters
 from runtime.tokenizer import FolderTokenizer
 from runtime.tokenizer_files import TokenizerFiles
@@ -87,7 +87,10 @@ def _add_ends(made: Vocabulary, ends: Sequence[int]) -> None:
             made.more[key] = u32(rest.pop(0))
     silent = [texts[id] for id in rest if texts[id] not in _KNOWN_ENDS]
     if silent:
-        note = _("The format has no key for more ends of an answer: {texts} do not end one in llama.cpp.")
+        note = ngettext(
+            "The format has no key for more ends of an answer: {texts} does not end one in llama.cpp.",
+            "The format has no key for more ends of an answer: {texts} do not end one in llama.cpp.", len(silent),
+        )  # fmt: skip
         made.notes.append(note.format(texts=", ".join(silent)))
 
 

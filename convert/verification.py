@@ -17,7 +17,8 @@ from convert import tensor_check
 from convert.importance import read_importance
 from convert.merging import open_source
 from convert.options import ConvertOptions
-from convert.plan import Plan, plan_of
+from convert.plan import Plan
+from convert.planning import plan_of
 from convert.recipes import PLAIN_TYPE
 from convert.tensor_check import TensorError, VerificationFailed
 from runtime import engines, memory

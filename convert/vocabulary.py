@@ -22,7 +22,7 @@ from convert.gguf_file import KeyValue, array, boolean, string, u32
 from convert.tokenizer_json import SPACE, State, prefixes_space, state_of, steps_of
 from runtime.errors import UserError
 from runtime.sentencepiece_model import SentencePieceModel
-from runtime.text import _
+from runtime.text import _, ngettext
 from runtime.tokenizer_files import TokenizerFiles
 
 _KEY = "tokenizer.ggml."
@@ -145,7 +145,7 @@ def _require_rows(state: Mapping[str, Any], n_rows: int, in_use: Iterable[str]) 
     if highest >= n_rows and not all(text in added for text in spelled):
         needed = max(needed, highest)
     if needed >= n_rows:
-        reason = _("It has tokens up to number {last}, but the model's embedding has only {rows} rows.")
+        reason = _("It has tokens up to number {last}, but the size of the model's embedding is only {rows}.")
         raise VocabularyMisfit(reason.format(last=f"{needed:,}", rows=f"{n_rows:,}"))
 
 
@@ -171,7 +171,10 @@ def _base(
         kinds[added["id"]] = TokenKind.CONTROL if control else TokenKind.USER_DEFINED
     notes = []
     if left_out:
-        note = _("{count} tokens are left out: the model's embedding has only {rows} rows.")
+        note = ngettext(
+            "{count} token is left out: the model's embedding, whose size is {rows}, has no row for it.",
+            "{count} tokens are left out: the model's embedding, whose size is {rows}, has no rows for them.", left_out,
+        )  # fmt: skip
         notes.append(note.format(count=left_out, rows=f"{n_rows:,}"))
     return tokens, kinds, notes
 
@@ -192,7 +195,10 @@ def _told_apart(made: Vocabulary) -> Vocabulary:
         if made.kinds[id] is TokenKind.UNUSED and (not text or text in taken or "\0" in text):
             made.tokens[id] = _free_name(id, taken)
     if lost:
-        note = _("{count} tokens get other names, which no text holds: llama.cpp cannot tell theirs from others.")
+        note = ngettext(
+            "{count} token gets another name, which no text holds: llama.cpp cannot tell its own from others.",
+            "{count} tokens get other names, which no text holds: llama.cpp cannot tell theirs from others.", lost,
+        )  # fmt: skip
         made.notes.append(note.format(count=lost))
     return made
 

@@ -51,7 +51,7 @@ class WriteProgress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 def write(plan: Plan, files: SafeFiles, stop: StopFlag, *, threads: int) -> Iterator[WriteProgress]:
     """Fills the files, one for each of the plan's layouts, and brings them to the disk; they are not published.
 
-    Raises `ConversionStopped`, `WrongNumbers` and `NotWritten`.
+    Raises `ConversionStopped`, `NotNumbers`, `WrongNumbers` and `NotWritten`.
     """
     done = 0
     with _Behind() as behind, closing(_packed(plan, threads)) as ready:

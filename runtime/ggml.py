@@ -8,6 +8,7 @@ threads, outside Python's lock.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -24,6 +25,7 @@ _F16_MAX = 65504.0  # packed types hold their scales as f16
 _LARGEST = {  # of the others: the limit of a scale itself
     "Q8_0": 127 * _F16_MAX, "Q4_0": 8 * _F16_MAX, "Q5_0": 16 * _F16_MAX,
     "Q4_1": _F16_MAX / 2, "Q5_1": _F16_MAX / 2,  # whose search moves the minimum beyond the smallest number
+    "BF16": 3.3895313892515355e38,
 }  # fmt: skip
 _LARGEST_IMPORTANCE = 1e12  # beyond about 1e18, sums overflow while a scale is searched, and ggml aborts
 _NUMBERS = {kind.name: number for number, kind in TENSOR_TYPES.items()}
@@ -49,6 +51,12 @@ def row_bytes(name: str, n_per_row: int) -> int:
     if n_per_row < 1 or n_per_row % kind.block:
         raise ValueError(f"rows of {n_per_row} numbers cannot be packed as {kind.name} in blocks of {kind.block}")
     return n_per_row // kind.block * kind.block_bytes
+
+
+def largest(name: str) -> float:
+    """Returns the largest number that the type holds. Raises ValueError for an unknown type."""
+    kind = named(name)
+    return math.inf if kind.name in _PLAIN else _LARGEST.get(kind.name, _F16_MAX)
 
 
 def can_dequantize(name: str) -> bool:
@@ -136,7 +144,7 @@ def quantize(values: F32, name: str, *, importance: F32 | None = None, threads: 
     weights = _weights(kind, n_per_row, importance)
     chunk = load_ggml_base().ggml_quantize_chunk
     number, source, target = _NUMBERS[kind.name], values.ctypes.data, packed.ctypes.data
-    limit = _LARGEST.get(kind.name, _F16_MAX)
+    limit = largest(name)
 
     def run(start: int, stop: int) -> None:
         if kind.block > 1:

@@ -10,10 +10,9 @@ from typing import Any
 
 import click
 
-from desktop.cli import output
+from desktop.cli import convert_report, output
 from desktop.cli.commands import Command, Option, UsageProblem, json_option
 from desktop.cli.interrupt import Interrupts
-from desktop.cli.layout import harmless
 from desktop.cli.score import text_of
 from runtime.engine import StopFlag
 from runtime.errors import UserError
@@ -75,6 +74,9 @@ def command() -> click.Command:
             Option("--text", metavar="FILE", default="", help=_(
                 "The text to measure on. Without it, a text of Quern's own: English, Chinese and code.")),
             Option("--dry-run", is_flag=True, default=False, help=_("Says what would be written, and writes nothing.")),
+            Option("--check-values", is_flag=True, default=False, help=_(
+                "Reads every weight before anything is written, and names the tensors with NaN, infinite or too large "
+                "values. Without it they are found while writing, which then leaves no file.")),
             Option("--yes", "agreed", is_flag=True, default=False, help=_(
                 "Agrees to replace a file that is there, and to quantize what is quantized already.")),
             json_option(),
@@ -85,7 +87,9 @@ def command() -> click.Command:
 def convert(source: str, target: str, as_json: bool, **given: Any) -> None:
     """Runs the command."""
     from convert.auto import Tried, choose
-    from convert.pipeline import Converted, Planned, convert
+    from convert.pipeline import Converted, convert
+    from convert.preflight import Planned
+    from convert.values import ValuesChecked
 
     auto, max_kl, max_size = given.pop("auto"), given.pop("max_kl"), given.pop("max_size")
     options = _options(source, target, given)
@@ -96,16 +100,20 @@ def convert(source: str, target: str, as_json: bool, **given: Any) -> None:
     else:
         _require_type(options.recipe, max_kl, max_size)
         start = partial(convert, options)
-    found: dict[str, Any] = {"plan": None, "result": None, "tried": []}
+    found: dict[str, Any] = {"plan": None, "values_checked": False, "result": None, "tried": []}
     for event in _run(start):
         if isinstance(event, Tried):
             found["tried"].append(event)
+        elif isinstance(event, ValuesChecked):
+            found["values_checked"] = True
         else:
             found["plan" if isinstance(event, Planned) else "result"] = event
         if not as_json:
-            _tell(event)
+            convert_report.tell(event)
     if as_json:
         output.write_json({"written": isinstance(found["result"], Converted), **found})
+    elif options.dry_run and not options.check_values:
+        output.remark(_("NaN, infinite and too large values are looked for while writing; --check-values does it now."))
 
 
 def _options(source: str, target: str, given: dict[str, Any]) -> Any:
@@ -124,7 +132,8 @@ def _options(source: str, target: str, given: dict[str, Any]) -> Any:
         lora=given["lora"], base=_found(given["base"]) if given["base"] else None,
         importance=_path(given["importance"]) if given["importance"] else None,
         split_max_size=size_of(given["split_max_size"]) if given["split_max_size"] else 0,
-        agreed=given["agreed"], dry_run=given["dry_run"], verify=not given["no_verify"], card=not given["no_card"],
+        agreed=given["agreed"], dry_run=given["dry_run"], check_values=given["check_values"],
+        verify=not given["no_verify"], card=not given["no_card"],
         text=_path(given["text"]) if given["text"] else None, threads=given["threads"] or 0,
     )  # fmt: skip
 
@@ -156,10 +165,12 @@ def _goal(max_kl: float | None, max_size: str) -> Any:
 
 def _run(start: Callable[[StopFlag], Iterator[Any]]) -> Iterator[Any]:
     from convert.measuring import MeasureProgress
+    from convert.values import CheckProgress
     from convert.verification import VerifyProgress
     from convert.writing import WriteProgress
 
     words: dict[Any, str] = {
+        CheckProgress: _("Looking at the values: {percent} %"),
         WriteProgress: _("Writing: {percent} %  {tensor}"),
         VerifyProgress: _("Verifying: {percent} %"),
         MeasureProgress: _("Measuring the quality: {percent} %"),
@@ -199,87 +210,3 @@ def _pattern(text: str) -> tuple[str, str]:
     if not mark or not pattern:
         raise UsageProblem(_("--tensor-type needs REGEX=TYPE, for example ffn_down=Q6_K."))
     return pattern, kind.upper()
-
-
-def _tell(event: Any) -> None:
-    from convert.auto import Tried
-    from convert.pipeline import Planned
-
-    if isinstance(event, Planned):
-        _tell_plan(event)
-    elif isinstance(event, Tried):
-        _tell_trial(event)
-    else:
-        _tell_result(event)
-
-
-def _tell_plan(planned: Any) -> None:
-    types = ", ".join(f"{kind} {count}" for kind, count in planned.types.items())
-    rows = (
-        (_("Type"), planned.type),
-        (_("Size"), _("{size:,.1f} MB, from {source:,.1f} MB").format(
-            size=planned.size_bytes / 1e6, source=planned.source_bytes / 1e6)),
-        (_("Files"), str(planned.files) if planned.files > 1 else ""),
-        (_("Bits per weight"), f"{planned.bits_per_weight:.2f}"),
-        (_("Architecture"), planned.architecture),
-        (_("Tokenizer"), planned.tokenizer),
-        (_("Chat template"), _("yes") if planned.chat_template else _("none")),
-        (_("Tensors"), _("{count}: {types}").format(count=planned.n_tensors, types=types)),
-        (_("Disk"), _free_words(planned.disk_needed, planned.disk_free)),
-        (_("Memory"), _free_words(planned.memory_needed, planned.memory_free)),
-    )  # fmt: skip
-    for title, words in rows:
-        if words:
-            output.write_line(_("{title}: {text}").format(title=title, text=harmless(words)))
-    for note in planned.notes:
-        output.remark(note)
-
-
-def _free_words(needed: int, free: int) -> str:
-    return _("{needed:,.0f} MB needed, {free:,.0f} MB free").format(needed=needed / 1e6, free=free / 1e6)
-
-
-def _tell_trial(tried: Any) -> None:
-    line = _("{type}: {size:,.1f} MB, mean KL divergence {kl:.5f}, same likeliest token {percent:.1f} %")
-    output.write_line(line.format(
-        type=tried.type, size=tried.size_bytes / 1e6, kl=tried.kl, percent=100 * tried.top1_agreement))  # fmt: skip
-
-
-def _tell_result(converted: Any) -> None:
-    if converted.verified is not None:
-        _tell_verified(converted.verified)
-    if converted.card is not None:
-        for title, words in card_rows(converted.card):
-            output.write_line(_("{title}: {text}").format(title=title, text=words))
-    for note in converted.notes:
-        output.remark(note)
-    output.write_line(_("Written: {path}, in {seconds:.1f} s.").format(
-        path=harmless(converted.target), seconds=converted.seconds))  # fmt: skip
-
-
-def _tell_verified(verified: Any) -> None:
-    worst = verified.worst
-    words = _("all {count} tensors; furthest from the source is {name}, by {percent:.2g} % of its size")
-    text = words.format(count=len(verified.tensors), name=harmless(worst.name), percent=100 * worst.share)
-    output.write_line(_("{title}: {text}").format(title=_("Verified"), text=text))
-    if verified.logits is not None:
-        words = _("llama.cpp's differ from our own engine's on the source by {percent:.2g} % of their spread")
-        text = words.format(percent=100 * verified.logits)
-        output.write_line(_("{title}: {text}").format(title=_("Predictions"), text=text))
-
-
-def card_rows(card: Any) -> list[tuple[str, str]]:
-    """Returns a quality card's figures as (title, words)."""
-    quality = card.quality
-    return [
-        (_("Quality against"), _("{name}, over {count} tokens").format(
-            name=harmless(card.reference), count=f"{quality.tokens:,}")),
-        (_("KL divergence"), _("mean {mean:.5f}, median {median:.5f}, 99 % below {p99:.4f}, at most {max:.3f}").format(
-            mean=quality.kl.mean, median=quality.kl.median, p99=quality.kl.p99, max=quality.kl.max)),
-        (_("Same likeliest token"), _("{percent:.2f} %").format(percent=100 * quality.top1_agreement)),
-        (_("Perplexity"), _("{candidate:.4f} instead of {reference:.4f} ({change:+.2f} %)").format(
-            candidate=quality.perplexity.candidate, reference=quality.perplexity.reference,
-            change=100 * (quality.perplexity.ratio - 1))),
-        (_("Speed where it was made"), _("reads {reading:,.0f} and writes {writing:,.0f} tokens a second").format(
-            reading=card.prompt_tokens_per_second, writing=card.generation_tokens_per_second)),
-    ]  # fmt: skip

@@ -73,6 +73,9 @@ def imatrix(
         })  # fmt: skip
         return
     matrices = ngettext("{count} tensor", "{count} tensors", len(found.tensors)).format(count=len(found.tensors))
-    words = _("Written: {path}, {tensors}, measured on {count} tokens.")
-    output.say(words.format(
-        path=harmless(str(place)), tensors=matrices, count=f"{found.n_chunks * found.chunk_size:,}"))  # fmt: skip
+    n_tokens = found.n_chunks * found.chunk_size
+    words = ngettext(
+        "Written: {path}, {tensors}, measured on {count} token.",
+        "Written: {path}, {tensors}, measured on {count} tokens.", n_tokens,
+    )  # fmt: skip
+    output.say(words.format(path=harmless(str(place)), tensors=matrices, count=f"{n_tokens:,}"))

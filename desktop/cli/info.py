@@ -13,7 +13,7 @@ from convert.card import KEY as CARD_KEY
 from convert.card import card_of
 from desktop.cli import output
 from desktop.cli.commands import Command, Option, json_option
-from desktop.cli.convert import card_rows
+from desktop.cli.convert_report import card_rows
 from desktop.cli.layout import columns, cut, harmless, shown_path
 from desktop.cli.loading import wanted
 from desktop.cli.models import size_words

@@ -20,7 +20,7 @@ from desktop.chat.plain_text import one_line
 from desktop.controls.buttons import Words
 from desktop.human import data_size, share, whole_number
 from desktop.theme import Space, current_theme
-from runtime.text import N_, _
+from runtime.text import N_, _, ngettext
 
 _CHARTED = (("kl.mean", N_("mean")), ("kl.median", N_("median")), ("kl.p99", N_("99th percentile")),
             ("kl.max", N_("largest")))  # fmt: skip
@@ -178,7 +178,7 @@ def rows_of(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
         (_("Mean divergence"), _number(figures.get("kl.mean"), _("{n} nats"))),
         (_("Same likeliest token"), share_of(figures.get("top1_agreement"))),
         (_("Change of probabilities"), share_of(figures.get("probability_rms"))),
-        (_("Compared on"), _count(figures.get("tokens"), _("{n} tokens"))),
+        (_("Compared on"), _tokens(figures.get("tokens"))),
         (_("Bits per weight"), _number(figures.get("bits_per_weight"), "{n}")),
         (_("Size"), data_size(int(figures["size_bytes"])) if _is_number(figures.get("size_bytes")) else ""),
         (_("Speed"), _speeds(figures)),
@@ -213,8 +213,10 @@ def _number(value: Any, words: str) -> str:
     return words.format(n=f"{value:.4g}") if _is_number(value) else ""
 
 
-def _count(value: Any, words: str) -> str:
-    return words.format(n=whole_number(int(value))) if _is_number(value) else ""
+def _tokens(value: Any) -> str:
+    if not _is_number(value):
+        return ""
+    return ngettext("{n} token", "{n} tokens", int(value)).format(n=whole_number(int(value)))
 
 
 def _is_number(value: Any) -> bool:

@@ -27,7 +27,7 @@ from runtime.params import LoadParams
 from runtime.reading import Embedded, EmbedRequest
 from runtime.starter import starter_path
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(3600)]
 TEXT = "The miller opened the sluice, and the stone began to turn. In 1874 the bridge was 31 metres long; 水车慢转。"
 TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_K_M")
 # Keys about a file's type, and about a model's origin that no folder says

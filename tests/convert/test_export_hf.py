@@ -14,7 +14,8 @@ from convert.export_hf import NotForFolders
 from convert.hard_texts import HARD_TEXTS
 from convert.model_vocabulary import read_pieces
 from convert.options import ConvertOptions
-from convert.pipeline import Converted, Planned, convert
+from convert.pipeline import Converted, convert
+from convert.preflight import Planned
 from convert.safe_file import TargetExists, TargetIsSource
 from convert.tokenizer_back import NoTokenizerBack, read_vocabulary, tokenizer_from
 from convert.vocabulary import TokenKind, vocabularies_of

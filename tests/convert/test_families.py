@@ -13,7 +13,8 @@ import torch
 import hf_models
 from convert.metadata import NoGraph
 from convert.options import ConvertOptions
-from convert.pipeline import Planned, convert
+from convert.pipeline import convert
+from convert.preflight import Planned
 from llama_logits import llama_logits, llama_states, llama_target_logits
 from runtime.engine import StopFlag
 from runtime.tokenizer import FolderTokenizer

@@ -19,8 +19,10 @@ from convert.importance import (
     write_importance,
 )
 from convert.options import ConvertOptions
-from convert.pipeline import Planned, convert
+from convert.pipeline import convert
 from convert.plan import ImportanceNeeded
+from convert.planning import NoModelInside
+from convert.preflight import Planned
 from convert.recipes import FILE_TYPE_NUMBER, PLAIN_TYPE
 from llama_quantizer import imatrix_of, keys_of, quantize, tensors_of
 from runtime.engine import StopFlag
@@ -67,6 +69,13 @@ def same(one: Importance, other: Importance) -> bool:
     return one.name == other.name and all(
         np.array_equal(one.tensors[name].means(), other.tensors[name].means()) for name in one.tensors
     )
+
+
+def test_a_matrix_is_no_model_to_convert(file: Path, tmp_path: Path) -> None:
+    for target in ("out.gguf", "folder"):
+        with pytest.raises(NoModelInside, match="holds no model") as refused:
+            run(file, tmp_path / target, "F16", None)
+        assert "--imatrix" in refused.value.info.hint
 
 
 def test_what_was_written_is_read_again(importance: Importance, file: Path) -> None:

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 import hf_models
 from convert.options import ConvertOptions
-from convert.pipeline import Planned, convert
+from convert.pipeline import convert
+from convert.preflight import Planned
 from llama_logits import llama_logits
 from runtime.checkpoint import open_checkpoint
 from runtime.engine import StopFlag

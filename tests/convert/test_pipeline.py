@@ -11,7 +11,8 @@ from safetensors.numpy import save_file
 
 import engines
 from convert.options import ConvertOptions
-from convert.pipeline import BadPattern, Converted, Planned, convert
+from convert.pipeline import BadPattern, Converted, convert
+from convert.preflight import Planned
 from convert.recipes import UnknownRecipe, Wishes
 from convert.safe_file import NoRoom, TargetExists, TargetIsSource
 from llama_quantizer import keys_of, tensors_of

@@ -20,7 +20,7 @@ from convert import tensor_check
 from convert.options import ConvertOptions
 from convert.phases import PhaseDied, run_phase
 from convert.pipeline import convert
-from convert.plan import plan_of
+from convert.planning import plan_of
 from convert.safe_file import SafeFiles
 from convert.tensor_check import VerificationFailed
 from convert.verification import Verified, VerifyProgress, VerifyRequest, verify

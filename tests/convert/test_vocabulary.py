@@ -225,13 +225,13 @@ def test_rows_without_a_token_are_filled_and_unused_tokens_without_a_row_left_ou
     assert more.kinds[-3:] == [TokenKind.UNUSED] * 3
     (fewer,) = vocabularies_of(read_tokenizer(folder), n_rows=size - 1)
     assert len(fewer.tokens) == size - 1
-    assert "1 tokens are left out" in fewer.notes[0]
+    assert "1 token is left out" in fewer.notes[0]
 
 
 def test_tokens_in_use_without_a_row_are_an_error_with_both_numbers(tmp_path: Path) -> None:
     folder = write_tokenizer(tmp_path, "byte-level")
     size = FolderTokenizer(folder).size
-    with pytest.raises(VocabularyMisfit, match=f"number {size - 1}.*only {size - 1} rows"):
+    with pytest.raises(VocabularyMisfit, match=f"number {size - 1}.*only {size - 1}"):
         exported(folder, size - 1, in_use=("{{ '<tool>' }}",))
     with pytest.raises(VocabularyMisfit, match="only 300 rows"):
         exported(folder, 300)

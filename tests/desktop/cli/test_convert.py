@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import engines
 import tiny_gguf
 from command_line import Run
+from tiny_lora import write_lora
 
 BARE = ("--no-verify", "--no-card")
 
@@ -31,6 +33,49 @@ def test_a_dry_run_tells_the_plan_as_json(run: Run, tiny: Path, tmp_path: Path):
     assert told["written"] is False
     assert told["plan"]["types"]["Q4_0"] > 5
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_says_when_values_are_looked_at_and_looks_where_it_is_asked(run: Run, tiny: Path, tmp_path: Path):
+    words = ("convert", str(tiny), str(tmp_path / "small.gguf"), "--type", "Q8_0", "--dry-run")
+
+    assert "looked for while writing" in run(*words).err
+    looked = run(*words, "--check-values")
+    assert "Values: " in looked.out
+    assert "which all fit their types" in looked.out
+    assert looked.err == ""
+    assert json.loads(run(*words, "--check-values", "--json").out)["values_checked"] is True
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_with_values_that_are_no_numbers_leaves_no_file(run: Run, tmp_path: Path):
+    change = np.zeros((512, 256), np.float32)
+    change[0, 0] = np.nan
+    source = tiny_gguf.write_tiny(tmp_path / "odd.gguf", changes={"blk.0.ffn_up.weight": change})
+    words = ("convert", str(source), str(tmp_path / "small.gguf"), "--type", "q8_0")
+
+    written, looked = run(*words), run(*words, "--check-values")
+
+    assert (written.code, looked.code) == (2, 2)
+    assert "The model is damaged: “blk.0.ffn_up.weight”" in written.err
+    assert "holds 1 value that is NaN or infinite" in looked.err
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.gguf"]
+
+
+def test_an_adapters_file_is_refused_with_what_to_do(run: Run, tmp_path: Path):
+    style = write_lora(tmp_path / "style.gguf").path
+    for target in ("out.gguf", "folder"):
+        refused = run("convert", str(style), str(tmp_path / target), "--type", "f16")
+        assert refused.code == 2
+        assert "It is a LoRA adapter, which only changes a model." in refused.err
+        assert "--lora style.gguf" in refused.err
+    assert [path.name for path in tmp_path.iterdir()] == ["style.gguf"]
+
+
+def test_one_tensor_is_spoken_of_as_one(run: Run, tmp_path: Path):
+    narrow = tiny_gguf.write_tiny(tmp_path / "narrow.gguf", n_layers=1, d_model=64, d_ff=64)
+    words = ("convert", str(narrow), str(tmp_path / "x.gguf"), "--dry-run", "--type", "q4_0", "--tensor-type")
+    assert "1 tensor becomes Q5_0 instead of Q4_K" in run(*words, "ffn_up=Q4_K").err
+    assert "2 tensors become Q5_0 instead of Q4_K" in run(*words, "ffn_(up|gate)=Q4_K").err
 
 
 @pytest.mark.parametrize(
