@@ -29,6 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
         from runtime import exact_memory
 
         return exact_memory.main()
+    if words[:1] == ["try-backend"]:
+        from runtime.llama import trials
+
+        return trials.main(words[1:])
     if words[:1] == ["phase"]:
         from convert import phases
 

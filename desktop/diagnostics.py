@@ -64,6 +64,7 @@ def _model(engine: EngineInfo | None) -> list[str]:
     return [
         f"{path_of(engine.path).name}  {engine.architecture}  {data_size(engine.size_bytes)}",
         f"{engine.engine} {engine.build}", f"{held}, devices {', '.join(engine.devices) or 'cpu'}", *engine.notes,
+        *engine.backends,
     ]  # fmt: skip
 
 

@@ -125,6 +125,7 @@ class EngineClient(QObject):
         self._questions: set[int] = set()
         self._next_id = 0
         self._stop_asked = self._broken = self._hung = self._closing = False
+        self._variant = ""  # the processor code that the process was asked to run on; it cannot be changed later
         self._mismatch: ErrorInfo | None = None
         self._shown = EngineState.OFF
         self._joined = JoinedText()
@@ -271,11 +272,20 @@ class EngineClient(QObject):
             if self._child is None:
                 self._start()
             elif self._child.greeted and not self._child.leaving:
-                self._send_next(self._child)
+                if self._needs_new_process():
+                    self._child.leave(self._close_seconds)
+                else:
+                    self._send_next(self._child)
         self._show_state()
+
+    def _needs_new_process(self) -> bool:
+        """Whether the next model is to run on other processor code than the process has loaded."""
+        command = self._queue[0]
+        return isinstance(command, protocol.Load) and self._variant not in ("", command.params.cpu_variant)
 
     def _start(self) -> None:
         self._broken = self._hung = False
+        self._variant = ""
         self._mismatch = None
         self._child = EngineChild(self._command(), self._log, self)
         self._child.received.connect(self._receive)
@@ -290,6 +300,7 @@ class EngineClient(QObject):
         self._patience.begin()
         if isinstance(command, protocol.Load):
             self._info = None  # the child gives the old model back first
+            self._variant = command.params.cpu_variant
         child.send(command)
         if isinstance(command, protocol.Generate):
             self._joined = JoinedText(_continued(command.request))

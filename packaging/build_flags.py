@@ -79,6 +79,22 @@ def build_flags(
     return flags + shlex.split(environ.get("QUERN_CMAKE_ARGS", ""))
 
 
+def package_flags(system: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    """Returns CMake's -D flags of the build that packages carry: it chooses among its parts where it runs.
+
+    Every back end is a file of its own, and there is one for each generation of processors. QUERN_GPU chooses the
+    graphics cards (Vulkan, on a Mac Metal, unless it says otherwise); QUERN_CMAKE_ARGS adds flags, which win over ours.
+    """
+    environ = environ or {}
+    choice = environ.get("QUERN_GPU", "auto").lower() or "auto"
+    if choice == "auto":
+        choice = "metal" if system == "Darwin" else "vulkan"
+    flags = ["-DGGML_NATIVE=OFF", "-DLLAVA_BUILD=OFF", "-DGGML_CCACHE=ON"]
+    flags += ["-DGGML_BACKEND_DL=ON", "-DGGML_CPU_ALL_VARIANTS=ON"]
+    flags += _gpu_flags(choice, system, "", Tools(cuda_architectures=("all-major",)))
+    return flags + shlex.split(environ.get("QUERN_CMAKE_ARGS", ""))
+
+
 def _cpu_flags(features: frozenset[str], machine: str) -> list[str]:
     if machine in {"x86_64", "amd64"}:
         return _x86_flags(features)

@@ -17,7 +17,7 @@ import subprocess
 import tarfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +36,10 @@ _HERE = Path(__file__).parent
 _RECIPE = _HERE / "lean_llama.cmake"
 _TARGETS = "llama;ggml"  # all that Quern loads: libllama, libggml and the backends that they link with
 _EXCLUDED = "/lib/**;/bin/**;/include/**"  # second copies, outside the package
+_EXCLUDED_FROM_PACKAGES = "/lib/**;/include/**"  # back ends that are files of their own are in /bin alone
 _BUILD = (
     "import sys; from scikit_build_core.build import build_wheel; "
-    f'build_wheel(sys.argv[1], {{"build.targets": "{_TARGETS}", "wheel.exclude": "{_EXCLUDED}"}})'
+    f'build_wheel(sys.argv[1], {{"build.targets": "{_TARGETS}", "wheel.exclude": sys.argv[2]}})'
 )
 _LIBRARIES = ("llama", "ggml", "ggml-base", "ggml-cpu")
 _ABANDONED_S = 86_400
@@ -57,9 +58,19 @@ class LlamaBuild:
         """The name of this build's folder among the wheels, readable up to the hash."""
         libc = "".join(platform.libc_ver())
         recipe = _RECIPE.read_text(encoding="utf-8")
-        shaped_by = fingerprint(self.version, self.flags, recipe, _TARGETS, _EXCLUDED)
+        shaped_by = fingerprint(self.version, self.flags, recipe, _TARGETS, self.excluded)
         parts = (self.version, platform.system(), platform.machine(), libc, shaped_by)
         return "-".join(part for part in parts if part).lower()
+
+    @property
+    def is_for_packages(self) -> bool:
+        """Says whether every back end is a file of its own, so that the build runs on other computers too."""
+        return "-DGGML_BACKEND_DL=ON" in self.flags
+
+    @property
+    def excluded(self) -> str:
+        """What the wheel leaves out, as scikit-build-core wants it."""
+        return _EXCLUDED_FROM_PACKAGES if self.is_for_packages else _EXCLUDED
 
     @property
     def has_gpu(self) -> bool:
@@ -129,32 +140,36 @@ def unpack_source(archive: Path, target: Path) -> None:
     part.rmdir()
 
 
-def build_wheel(build: LlamaBuild, *, source: Path, wheels: Path, python: Path, console: Console) -> Path:
+def build_wheel(
+    build: LlamaBuild, *, source: Path, wheels: Path, python: Path, console: Console,
+    environ: Mapping[str, str] = os.environ,
+) -> Path:  # fmt: skip
     """Builds the wheel with the build tools of the environment of `python`, and returns its place in `wheels`.
 
-    Raises SetUpError with the compiler's own words when the build fails.
+    `environ` is what the compilers see. Raises SetUpError with the compiler's own words when the build fails.
     """
     shutil.rmtree(source / "llama_cpp" / "lib", ignore_errors=True)  # the build installs here too; old ones would stay
     part = wheels / f".{build.key}.part-{os.getpid()}"
     _remove_abandoned(wheels)
     part.mkdir(parents=True)
     try:
-        with console.step("Building llama.cpp for this computer", _estimate(build)):
-            command = [str(python), "-c", _BUILD, str(part)]
+        where = "every computer" if build.is_for_packages else "this computer"
+        with console.step(f"Building llama.cpp for {where}", _estimate(build)):
+            command = [str(python), "-c", _BUILD, str(part), build.excluded]
             failure = "llama.cpp could not be built."
-            progress = _Progress(console)
-            console.run(command, failure=failure, on_line=progress, env=_environment(build, python), cwd=source)
-        check_wheel(next(part.glob("*.whl")))
+            progress, env = _Progress(console), _environment(build, python, environ)
+            console.run(command, failure=failure, on_line=progress, env=env, cwd=source)
+        check_wheel(next(part.glob("*.whl")), _LIBRARIES[:-1] if build.is_for_packages else _LIBRARIES)
         return _keep(part, wheels, build)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def check_wheel(wheel: Path) -> None:
-    """Raises SetUpError when a library that Quern loads is not in the wheel."""
+def check_wheel(wheel: Path, libraries: Sequence[str] = _LIBRARIES) -> None:
+    """Raises SetUpError when one of the `libraries` that Quern loads is not in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         files = " ".join(archive.namelist())
-    absent = [name for name in _LIBRARIES if not re.search(rf"llama_cpp/lib/(lib)?{name}\.(so|dylib|dll)", files)]
+    absent = [name for name in libraries if not re.search(rf"llama_cpp/lib/(lib)?{name}\.(so|dylib|dll)", files)]
     if absent:
         names = ", ".join(absent)
         raise SetUpError(f"llama.cpp was built without {names}. Unset QUERN_CMAKE_ARGS and run this again.")
@@ -177,11 +192,11 @@ def _keep(part: Path, wheels: Path, build: LlamaBuild) -> Path:
     return next(target.glob("*.whl"))
 
 
-def _environment(build: LlamaBuild, python: Path) -> dict[str, str]:
-    jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(_jobs())
+def _environment(build: LlamaBuild, python: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    jobs = environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(_jobs())
     return {
-        **os.environ,
-        "PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", "")]),
+        **environ,
+        "PATH": os.pathsep.join([str(python.parent), environ.get("PATH", "")]),
         "CMAKE_ARGS": shlex.join([*build.flags, f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={_RECIPE.as_posix()}"]),
         "CMAKE_BUILD_PARALLEL_LEVEL": jobs,
     }
@@ -201,6 +216,8 @@ def _jobs() -> int:
 
 
 def _estimate(build: LlamaBuild) -> str:
+    if build.is_for_packages:
+        return "once; every processor's kernels and those of graphics cards, about half an hour on two cores"
     if build.has_gpu:
         return "once; with GPU kernels, 10 minutes to an hour"
     minutes = max(1, math.ceil(6 / cores()))

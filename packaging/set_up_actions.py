@@ -13,7 +13,7 @@ from console import Console, SetUpError
 from set_up_steps import ROOT, SetUp
 from system_packages import has_display
 
-TEST = ("-m", "pytest", "-m", "not acceptance")
+TEST = ("-m", "pytest", "-m", "not acceptance and not package")
 ACCEPTANCE = ("-m", "pytest", "-m", "acceptance")
 # What `check` runs, in order; all of them run even when one fails. Checks of generated files belong here too.
 CHECKS: tuple[tuple[str, ...], ...] = (

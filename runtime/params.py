@@ -474,6 +474,15 @@ class LoadParams(SettingsGroup, frozen=True):
             special={0: N_("the same as threads")},
         ),
     ] = 0
+    cpu_variant: Annotated[
+        str,
+        Setting(
+            title=N_("Processor code"),
+            help=N_("The build of llama.cpp's processor code, by a name that “quern doctor” lists, such as haswell; "
+                    "auto takes the best one that runs here. It is chosen when the engine starts."),
+            section=_SPEED, applies=Applies.RELOAD, advanced=True,
+        ),
+    ] = "auto"
     batch: Annotated[
         int,
         Setting(

@@ -92,6 +92,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speculation: str = "off"  # "ngram" or "draft" where guesses are made
     draft_path: str = ""  # the draft model's, spelled like `path`
     notes: tuple[str, ...] = ()  # what was corrected while loading, in words for the person
+    backends: tuple[str, ...] = ()  # what llama.cpp computes with and what was left out, a line each
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -26,7 +26,8 @@ MAX_BYTES = 1 << 26
 _MAX_OPERATIONS = 1 << 22
 # Settings of loading that decide where weights lie or how fast it goes, and not what is computed.
 _NO_MATTER = frozenset({
-    "batch", "draft_min_p", "draft_model", "draft_tokens", "engine", "mlock", "mmap", "ngram_size", "speculation",
+    "batch", "cpu_variant", "draft_min_p", "draft_model", "draft_tokens", "engine", "mlock", "mmap", "ngram_size",
+    "speculation",
 })  # fmt: skip
 
 # What is told of a receipt that cannot be used, and of what is not as it was.

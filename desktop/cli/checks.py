@@ -114,7 +114,16 @@ def _llama() -> Result:
     outcome = probes.probe("llama")
     if not outcome.found:
         return _ended(outcome), _("Run the set-up again; it builds llama.cpp for this processor.")
-    return "\n".join((outcome.found["build"].replace(" = 1", ""), *outcome.found["devices"])), ""
+    found = outcome.found
+    devices = [_device(line, found["memory"].get(line.partition(":")[0])) for line in found["devices"]]
+    return "\n".join((found["build"].replace(" = 1", ""), *devices, *found["lines"])), ""
+
+
+def _device(line: str, memory: list[int] | None) -> str:
+    if memory is None:
+        return line
+    free, total = memory
+    return _("{device}, {free:.1f} of {total:.1f} GB free").format(device=line, free=free / 1e9, total=total / 1e9)
 
 
 def _ended(outcome: probes.Outcome) -> str:

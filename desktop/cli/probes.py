@@ -74,7 +74,12 @@ def llama() -> dict[str, Any]:
     from runtime.llama import library
 
     library.load_library()
-    return {"build": library.build_description(), "devices": list(library.device_names())}
+    cards = [device for device in library.devices() if device.is_card]
+    memory = {card.name: library.device_memory(card) for card in cards}
+    return {
+        "build": library.build_description(), "devices": list(library.device_names()), "memory": memory,
+        "backends": msgspec.to_builtins(library.backend_report()), "lines": library.backend_report().lines(),
+    }  # fmt: skip
 
 
 def qt() -> dict[str, Any]:

@@ -323,4 +323,5 @@ def _info_of(
         speculation=model.params.speculation if speculates else "off",
         draft_path=spelled_path(draft.path) if draft is not None else "",
         notes=tuple(model.notes),
+        backends=tuple(llama_library.backend_report().lines()),
     )

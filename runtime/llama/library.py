@@ -1,7 +1,7 @@
 """Loads llama.cpp and its back ends, once for the process. The only file that imports `llama_cpp`.
 
 Two kinds of build work: back ends linked into the library, and back ends that are files of their own
-(`GGML_BACKEND_DL`), of which the best one for this processor is loaded by its full path.
+(`GGML_BACKEND_DL`), among which `backends.py` chooses; each is loaded by its full path.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import UserError
+from runtime.llama.backends import AUTO, BackendReport, Backends, registering
+from runtime.llama.verdicts import Verdicts
+from runtime.places import places
 from runtime.spinning import bound_spinning
 from runtime.text import _
 
@@ -43,16 +46,47 @@ class EngineLibraryMissing(UserError):
         )
 
 
+def load_library(variant: str = AUTO) -> Any:
+    """Returns the module of llama.cpp's C functions, with back ends registered.
+
+    `variant` names the processor code to use where there are several builds of it; only the first call decides. Raises
+    `EngineLibraryMissing`, and what `Backends.use` raises.
+    """
+    library = _functions()
+    if (backends := _own_backends()) is not None:
+        backends.use(variant)
+    return library
+
+
+def load_for_trial(file: Path, *, with_processor: bool = False) -> Any:
+    """Returns the functions with this one back end registered, untried; with one for the processor where asked."""
+    library, backends = _functions(), _own_backends()
+    if backends is not None:
+        if with_processor:
+            backends.use_processor()
+        backends.use_only(file)
+    return library
+
+
 @cache
-def load_library() -> Any:
-    """Returns the module of llama.cpp's C functions, with back ends registered. Raises `EngineLibraryMissing`."""
+def _functions() -> Any:
     bound_spinning()
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # at an abort, ggml would wait for a debugger and bury its reason
     library = _import_functions()
     library.llama_log_set(_log_callback(library), ctypes.c_void_p(0))
-    _register_backends(library)
     library.llama_backend_init()
     return library
+
+
+def variant_notes(wanted: str) -> list[str]:
+    """Returns what a person should know who named other processor code than what is in use."""
+    used = backend_report().variant
+    if wanted.lower() in (AUTO, used):
+        return []
+    if not used:
+        return [_("This build of llama.cpp holds one processor code; “{name}” has no effect.").format(name=wanted[:60])]
+    note = _("The engine runs on the processor code “{used}”; “{name}” is used when it starts again.")
+    return [note.format(used=used, name=wanted[:60])]
 
 
 def log_tail(lines: int = 20) -> str:
@@ -136,38 +170,29 @@ def backend_files() -> list[Path]:
     )
 
 
-def _register_backends(library: Any) -> None:
+@cache
+def _own_backends() -> Backends | None:
+    """Returns what chooses among the back ends; None where they are linked into the library."""
     ggml = _ggml()
     if ggml.ggml_backend_reg_count() > 0:
-        return  # linked in
-    files = backend_files()
-    best = _best_cpu_variant(files)
-    for file in files:
-        if "-cpu-" not in file.name or file == best:
-            ggml.ggml_backend_load(os.fsencode(file))
-    if ggml.ggml_backend_reg_count() == 0:
-        raise EngineLibraryMissing(_("No llama.cpp back end for this processor was found."))
+        return None
+    return Backends(backend_files(), registering(ggml), verdicts=Verdicts(_verdicts_file()))
 
 
-def _best_cpu_variant(files: list[Path]) -> Path | None:
-    """Returns the variant that scores highest on this processor.
-
-    Variants with AMX are left out: the processor may report AMX and still trap on it (a virtual machine does).
-    """
-    scored = [
-        (_score(file), file) for file in files if "-cpu-" in file.name and "sapphirerapids" not in file.name
-    ]
-    usable = [(score, file) for score, file in scored if score > 0]
-    return max(usable)[1] if usable else None
-
-
-def _score(file: Path) -> int:
+def _verdicts_file() -> Path | None:
     try:
-        score = ctypes.CDLL(str(file)).ggml_backend_score
-    except (OSError, AttributeError):
-        return 0
-    score.restype = ctypes.c_int
-    return int(score())
+        return places().cache / "backends.json"
+    except UserError:  # no home: it is found out anew each time
+        return None
+
+
+def backend_report() -> BackendReport:
+    """Returns which back ends were chosen and which were left out. Loads the library."""
+    load_library()
+    backends = _own_backends()
+    if backends is None:
+        return BackendReport()
+    return BackendReport(variant=backends.variant, cards=tuple(backends.cards), left_out=tuple(backends.left_out))
 
 
 @cache
@@ -204,6 +229,8 @@ def load_ggml_base() -> Any:
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     base.ggml_quantize_chunk.argtypes = [ctypes.c_int, pointer, pointer, number, number, number, pointer]
     base.ggml_quantize_chunk.restype = ctypes.c_size_t
+    base.ggml_backend_dev_memory.argtypes = [pointer, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)]
+    base.ggml_backend_dev_memory.restype = None
     for function in (base.ggml_backend_dev_name, base.ggml_backend_dev_description, base.ggml_backend_dev_type):
         function.argtypes = [pointer]
     base.ggml_backend_dev_name.restype = base.ggml_backend_dev_description.restype = ctypes.c_char_p
@@ -256,6 +283,13 @@ def devices() -> tuple[Device, ...]:
     )
 
 
+def device_memory(device: Device) -> tuple[int, int]:
+    """Returns the free and the whole memory of a device, in bytes."""
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    load_ggml_base().ggml_backend_dev_memory(device.handle, ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
+
+
 def device_names() -> tuple[str, ...]:
     """Returns what llama.cpp can compute on, such as "CPU: Intel Xeon". Loads the library."""
     return tuple(f"{device.name}: {device.description}" for device in devices())
@@ -273,4 +307,5 @@ def build_description() -> str:
     features = library.llama_print_system_info().decode("utf-8", "replace").strip()
     version = library._lib.llama_version
     version.restype = ctypes.c_char_p
-    return f"llama.cpp {version().decode()} · {features}"
+    variant = backend_report().variant
+    return " · ".join(part for part in (f"llama.cpp {version().decode()}", variant, features) if part)

@@ -321,6 +321,21 @@ def test_a_model_that_loads_after_all_is_forgiven(qtbot: QtBot, make: Make, mode
     assert not client.was_fatal(model)
 
 
+def test_other_processor_code_gets_a_new_process(qtbot: QtBot, make: Make, model: Path) -> None:
+    client = make()
+    with qtbot.waitSignal(client.loaded, timeout=20_000):
+        client.load(model, LoadParams())
+    first = client.pid
+    with qtbot.waitSignal(client.loaded, timeout=20_000):
+        client.load(model, LoadParams(threads=1))
+    assert client.pid == first
+    with qtbot.waitSignal(client.loaded, timeout=20_000):
+        client.load(model, LoadParams(cpu_variant="haswell"))
+    assert client.pid not in (0, first)
+    assert not client.all("load_failed")
+    assert not client.all("crashed")
+
+
 def test_a_refused_load_fails_the_answer_that_waits_for_it(qtbot: QtBot, make: Make, model: Path) -> None:
     client = make(load_error="The file is damaged.")
     client.load(model, LoadParams())

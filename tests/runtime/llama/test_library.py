@@ -60,6 +60,7 @@ print([name for name in ("numpy", "jinja2", "diskcache", "torch", "llama_cpp.lla
 def test_the_processor_is_among_the_devices() -> None:
     assert any(name.startswith("CPU") for name in library.device_names())
     assert "llama.cpp" in library.build_description()
+    assert any(free <= total > 0 for free, total in map(library.device_memory, library.devices()))
 
 
 def test_a_missing_package_is_a_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,15 +98,14 @@ def test_backends_are_looked_for_in_our_own_folders_only(tmp_path: Path, monkeyp
     assert [file.name for file in library.backend_files()] == ["libggml-cpu-haswell.so", "libggml-vulkan.so"]
 
 
-def test_the_best_variant_is_the_highest_score_without_amx(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = {"libggml-cpu-x64.so": 1, "libggml-cpu-haswell.so": 30, "libggml-cpu-zen4.so": 0,
-              "libggml-cpu-sapphirerapids.so": 90, "libggml-vulkan.so": 99}  # fmt: skip
-    monkeypatch.setattr(library, "_score", lambda file: scores[file.name])
-    assert library._best_cpu_variant([Path(name) for name in scores]) == Path("libggml-cpu-haswell.so")
-    assert library._best_cpu_variant([Path("libggml-cpu-zen4.so")]) is None
+def test_naming_processor_code_where_there_is_only_one_is_noted() -> None:
+    if library.backend_report().variant:
+        pytest.skip("this build has several")
+    assert library.variant_notes("auto") == []
+    assert "“haswell” has no effect" in library.variant_notes("haswell")[0]
 
 
-def test_a_file_that_is_no_library_scores_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "libggml-cpu-x64.so"
-    file.write_text("not a library")
-    assert library._score(file) == 0
+def test_the_library_keeps_the_processor_code_it_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "backend_report", lambda: library.BackendReport(variant="zen4"))
+    assert library.variant_notes("zen4") == library.variant_notes("Auto") == []
+    assert library.variant_notes("haswell")[0].startswith("The engine runs on the processor code “zen4”")
