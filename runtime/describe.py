@@ -15,7 +15,6 @@ from runtime.errors import UserError
 from runtime.folder_reader import Listing, Naming
 from runtime.gguf_architectures import TRANSLATION_ARCHITECTURES
 from runtime.gguf_header import GgufHeader, clean_name, read_header, split_parts
-from runtime.gguf_strings import PassedPieces
 from runtime.header_cache import Facts, HeaderCache
 from runtime.model_errors import ModelMissing, ModelUnreadable
 from runtime.places import shown_path, spelled_path
@@ -133,7 +132,7 @@ def _remembered(path: Path, cache: HeaderCache | None) -> Facts:
     if facts is not None:
         return facts
     try:
-        facts = _facts(path, cache.pieces if cache else None)
+        facts = _facts(path)
     except (ModelMissing, ModelUnreadable) as error:  # what may change without a change of the file
         return Facts(reason=error.info.message)
     if cache:
@@ -145,10 +144,10 @@ def _present_parts(path: Path) -> list[Path]:
     return [part for part in split_parts(path) if os.path.exists(part)]
 
 
-def _facts(path: Path, pieces: PassedPieces | None) -> Facts:
+def _facts(path: Path) -> Facts:
     """Raises `ModelMissing` and `ModelUnreadable`; all else that is wrong becomes the reason."""
     try:
-        return _facts_of(read_header(path, arrays=False, pieces=pieces))
+        return _facts_of(read_header(path, arrays=False))
     except (ModelMissing, ModelUnreadable):
         raise
     except UserError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from runtime import charsmap
 from runtime.gguf_reader import GgufArray, Lie, Value
+from runtime.gguf_tensors import TensorInfo
 from runtime.model_errors import clean_name
 from runtime.text import _
 
@@ -40,12 +41,16 @@ def check(metadata: Mapping[str, Value]) -> None:
         _Keys(metadata, architecture).number("decoder_start_token_id", most=n_vocab - 1)
 
 
-def check_types(types: Mapping[str, str]) -> None:
-    """Raises `Lie` for a weight of a type that is not made for weights. `types` are the tensors' types by name."""
-    for name, kind in types.items():
-        if kind in _NO_WEIGHTS and name.endswith(_WEIGHT_NAMES) and not name.endswith(_INTEGER_TABLES):
+def check_types(tensors: Iterable[TensorInfo]) -> None:
+    """Raises `Lie` for a weight of a type that is not made for weights."""
+    for tensor in tensors:
+        if tensor.type in _NO_WEIGHTS and _is_weight(tensor.name):
             raise Lie(_("Tensor “{name}” holds numbers of type {type}, which no weights have.").format(
-                name=clean_name(name), type=kind))  # fmt: skip
+                name=clean_name(tensor.name), type=tensor.type))  # fmt: skip
+
+
+def _is_weight(name: str) -> bool:
+    return name.endswith(_WEIGHT_NAMES) and not name.endswith(_INTEGER_TABLES)
 
 
 def check_vocabulary(metadata: Mapping[str, Value]) -> None:

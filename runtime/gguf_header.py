@@ -7,18 +7,18 @@ The reading of single fields is in `gguf_reader.py`, the tensors' table in `gguf
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 from runtime import foreign_files, gguf_checks, gguf_tensors
 from runtime.gguf_reader import Cursor, GgufArray, GgufText, Lie, Value
-from runtime.gguf_strings import PassedPieces
 from runtime.gguf_tensors import TensorInfo
 from runtime.gguf_types import FILE_TYPES, FLOAT32, UINT32
 from runtime.model_errors import (
@@ -143,8 +143,9 @@ class GgufHeader:
     def number(self, key: str, default: int = 0) -> int:
         """Returns a whole number of the architecture's own keys ("block_count"), the largest one of a list."""
         value = self.metadata.get(f"{self.architecture}.{key}", default)
-        numbers = value if isinstance(value, tuple) else (value,)
-        return max((int(n) for n in numbers if isinstance(n, int)), default=default)
+        if isinstance(value, tuple):
+            return max((int(n) for n in value if isinstance(n, int)), default=default)
+        return int(value) if isinstance(value, int) else default
 
     def per_layer(self, key: str, n_layers: int, default: int = 0) -> tuple[int, ...]:
         """Returns a whole number for each layer, also where the file holds one for all."""
@@ -158,18 +159,24 @@ class GgufHeader:
         return value if isinstance(value, str) else ""
 
 
-def read_header(path: Path | str, *, arrays: bool = True, pieces: PassedPieces | None = None) -> GgufHeader:
+def read_header(path: Path | str, *, arrays: bool = True) -> GgufHeader:
     """Returns the checked header of a GGUF file; any part of a split set opens the whole set.
 
-    With `arrays=False` the vocabulary's entries are passed over; that is for lists of many files, which share `pieces`.
+    With `arrays=False` the vocabulary's entries are passed over; that is for lists of many files.
     Raises `ModelMissing`, `ModelUnreadable`, `NotAModel`, `DamagedModel`, `UnsupportedModel` or `PartMissing`.
     """
-    pieces = pieces or PassedPieces()
-    one = _read_file(Path(path), pieces)
-    header = _read_set(one, pieces) if _whole_number(one, "split.count") > 1 else one
+    if not arrays:
+        with contextlib.suppress(DamagedModel, UnsupportedModel):  # unless guessing made another file of it
+            return _read_checked(Path(path), arrays=False, guess=True)
+    return _read_checked(Path(path), arrays=arrays)
+
+
+def _read_checked(path: Path, *, arrays: bool, guess: bool = False) -> GgufHeader:
+    one = _read_file(path, guess)
+    header = _read_set(one, guess) if _whole_number(one, "split.count") > 1 else one
     try:
         gguf_checks.check(header.metadata)
-        gguf_checks.check_types({tensor.name: tensor.type for tensor in header.tensors})
+        gguf_checks.check_types(header.tensors)
         if arrays:
             gguf_checks.check_vocabulary(header.metadata)
     except Lie as lie:
@@ -190,7 +197,7 @@ def split_parts(path: Path) -> tuple[Path, ...]:
 # --- one file ---------------------------------------------------------------------------------------------------
 
 
-def _read_file(path: Path, pieces: PassedPieces) -> GgufHeader:
+def _read_file(path: Path, guess: bool) -> GgufHeader:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -201,7 +208,9 @@ def _read_file(path: Path, pieces: PassedPieces) -> GgufHeader:
         raise ModelUnreadable(path, _unreadable_kind(status.st_mode))
     try:
         with path.open("rb") as file:
-            return _parse(path, file, os.fstat(file.fileno()).st_size, pieces)
+            if guess and hasattr(os, "posix_fadvise"):  # or the system reads megabytes of weights ahead
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            return _parse(path, file, os.fstat(file.fileno()).st_size, guess)
     except Lie as lie:
         raise DamagedModel(path, str(lie)) from lie
     except OSError as error:
@@ -218,14 +227,14 @@ def _reason(error: OSError) -> str:
     return _("The system says: {error}.").format(error=error.strerror or str(error))
 
 
-def _parse(path: Path, file: BinaryIO, size: int, pieces: PassedPieces) -> GgufHeader:
+def _parse(path: Path, file: BufferedIOBase, size: int, guess: bool) -> GgufHeader:
     head = file.read(min(size, foreign_files.HEAD_BYTES))
     if head[:4] != _MAGIC:
         raise foreign_files.not_a_model(path, head, size)
     if size < _FIXED_BYTES:
         raise Lie(_("It is cut off: expected at least {n} bytes, the file has {size}.").format(
             n=_FIXED_BYTES, size=size))  # fmt: skip
-    cursor = Cursor(file, size, len(_MAGIC), pieces=pieces)
+    cursor = Cursor(file, size, len(_MAGIC), guess=guess)
     version = _version(path, cursor.u32())
     n_tensors, n_keys = cursor.u64(), cursor.u64()
     _check_counts(n_tensors, n_keys, cursor.left)
@@ -286,7 +295,7 @@ def _alignment(metadata: Mapping[str, Value]) -> int:
 # --- split sets -------------------------------------------------------------------------------------------------
 
 
-def _read_set(one: GgufHeader, pieces: PassedPieces) -> GgufHeader:
+def _read_set(one: GgufHeader, guess: bool) -> GgufHeader:
     """Returns the header of the whole set that `one` is a part of."""
     count, part = _whole_number(one, "split.count"), _whole_number(one, "split.no")
     paths = split_parts(one.path)
@@ -299,7 +308,7 @@ def _read_set(one: GgufHeader, pieces: PassedPieces) -> GgufHeader:
     missing = [path.name for path in paths if not path.exists()]
     if missing:
         raise PartMissing(paths[0], missing, count)
-    parts = [one if path == one.path else _read_file(path, pieces) for path in paths]
+    parts = [one if path == one.path else _read_file(path, guess) for path in paths]
     for number, header in enumerate(parts):
         _check_part(header, number, count)
     tensors = tuple(tensor.in_part(n) for n, header in enumerate(parts) for tensor in header.tensors)

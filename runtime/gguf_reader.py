@@ -10,12 +10,11 @@ import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 from runtime import gguf_strings
-from runtime.gguf_strings import PassedPieces
-from runtime.gguf_types import ARRAY, BOOL, SCALARS, STRING, VALUE_TYPE_NAMES
+from runtime.gguf_types import ARRAY, BOOL, SCALARS, STRING, UINT32, VALUE_TYPE_NAMES
 from runtime.model_errors import DamagedModel, clean_name
 from runtime.text import _
 
@@ -26,6 +25,8 @@ _KEPT_TOTAL_BYTES = 1 << 24
 _NUMBER_BYTES = 64  # about what a number costs in a Python tuple
 _KEPT_NUMBERS, _KEPT_STRINGS = 1024, 64
 _CHUNK = 1 << 16
+_ROOM_PER_TEXT = 64  # bytes, on average, in which the end of a list is looked for
+_UNSEEN = "The end of a list does not show."  # for nobody: the file is then read without guessing
 MAX_TENSOR_NAME, MAX_DIMS = 63, 4  # ggml keeps names in 64 bytes
 _MOST_TENSOR_BYTES = 8 + MAX_TENSOR_NAME + 4 + 8 * MAX_DIMS + 4 + 8
 _LENGTH = struct.Struct("<Q")
@@ -108,12 +109,15 @@ def _is_small(array: GgufArray) -> bool:
 
 
 class Cursor:
-    """A position in an open file of `size` bytes, with a small buffer behind it. `pieces` may serve many files."""
+    """A position in an open file of `size` bytes, with a small buffer behind it.
 
-    def __init__(self, file: BinaryIO, size: int, position: int = 0, *, pieces: PassedPieces | None = None) -> None:
+    With `guess` long lists of texts are taken to end where the next key seems to begin.
+    """
+
+    def __init__(self, file: BufferedIOBase, size: int, position: int = 0, *, guess: bool = False) -> None:
         self._file = file
         self._size = size
-        self._pieces = pieces or PassedPieces()
+        self._guess = guess
         self._buffer = b""
         self._start = position  # where in the file the buffer begins
         self._at = 0
@@ -176,20 +180,26 @@ class Cursor:
             raise Lie(_("The name “{name}” in its header holds a zero byte.").format(name=clean_name(name)))
         return name
 
-    def tensor(self) -> tuple[str, bytes, int]:
-        """Returns a tensor's name, its number of dimensions, dimensions and type as bytes, and its offset."""
-        if len(self._buffer) - self._at < _MOST_TENSOR_BYTES <= self.left:
-            self._fill(_MOST_TENSOR_BYTES)
-        buffer, start = self._buffer, self._at + 8
-        after = start + int.from_bytes(buffer[self._at : start], "little")
-        name = buffer[start:after]
-        n_dims = int.from_bytes(buffer[after : after + 4], "little")
-        end = after + 4 + 8 * n_dims + 4
-        whole = 0 < n_dims <= MAX_DIMS and 0 < len(name) <= MAX_TENSOR_NAME and end + 8 <= len(buffer)
-        if whole and name.isascii() and 0 not in name:
-            self._at = end + 8
-            return name.decode("ascii"), buffer[after:end], int.from_bytes(buffer[end : self._at], "little")
-        return self._odd_tensor()
+    def tensors(self, count: int) -> Iterator[tuple[str, bytes, int]]:
+        """Yields of each tensor its name, its number of dimensions, dimensions and type as bytes, and its offset."""
+        unpack, unpack_u32 = _LENGTH.unpack_from, SCALARS[UINT32].unpack_from
+        while count:
+            buffer, at, last = self._buffer, self._at, len(self._buffer) - _MOST_TENSOR_BYTES
+            while count and at <= last:
+                after = at + 8 + unpack(buffer, at)[0]
+                name = buffer[at + 8 : after]
+                n_dims = unpack_u32(buffer, after)[0] if 0 < len(name) <= MAX_TENSOR_NAME else 0
+                if not 0 < n_dims <= MAX_DIMS or not name.isascii() or 0 in name:
+                    break
+                end = after + 4 + 8 * n_dims + 4
+                at, count = end + 8, count - 1
+                yield name.decode("ascii"), buffer[after:end], unpack(buffer, end)[0]
+            self._at = at
+            if count and at > last and self.left >= _MOST_TENSOR_BYTES:
+                self._fill(_MOST_TENSOR_BYTES)
+            elif count:
+                yield self._odd_tensor()
+                count -= 1
 
     def _odd_tensor(self) -> tuple[str, bytes, int]:
         """Does the same field by field: for tensors at the end of the file, with other names, or wrong ones."""
@@ -318,26 +328,25 @@ class Cursor:
                     key=clean_name(key), count=f"{count:,}"
                 )
             )
-        skip, left = self._skip_pieces if count > _KEPT_STRINGS else self._skip_buffered, count
-        while left:
-            after = skip(left)
-            if after == left:  # the next text reaches beyond what was read
+        if self._guess and count > _KEPT_STRINGS:
+            self._skip_to_next_key(count)
+            return
+        while count:
+            self._at, left = gguf_strings.passed(self._buffer, self._at, count)
+            if left == count:  # the next text reaches beyond what was read
                 self.skip(self._length())
-                after -= 1
-            left = after
+                left -= 1
+            count = left
 
-    def _skip_buffered(self, count: int) -> int:
-        """Passes over strings as far as the buffer reaches; returns how many are left."""
-        self._at, left = gguf_strings.passed(self._buffer, self._at, count)
-        return left
-
-    def _skip_pieces(self, count: int) -> int:
-        """Does the same in a piece that begins here: equal lists are then cut into equal pieces."""
-        self._start = self.position
-        self._file.seek(self._start)
-        self._buffer = self._file.read(gguf_strings.PIECE)
-        self._at, left = self._pieces.passed(self._buffer, count)
-        return left
+    def _skip_to_next_key(self, count: int) -> None:
+        """Passes over a list without asking its texts. Raises `Lie` where its end does not show."""
+        start = self.position
+        self._file.seek(start)
+        end = gguf_strings.end_by_next_key(self._file, start, start + count * _ROOM_PER_TEXT)
+        if end < start + count * _LENGTH.size:
+            raise Lie(_UNSEEN)
+        self._start, self._at, self._buffer = end, 0, b""
+        self._file.seek(end)
 
     def _length(self) -> int:
         length = self.u64()

@@ -1,9 +1,9 @@
-"""Passes over the texts of a GGUF list quickly: most of a header is its vocabulary. Knows no file and no key.
+"""Passes over the texts of a GGUF list quickly: most of a header is its vocabulary.
 
-A list of texts has no index: each text tells where the next one begins. Two things save the time of asking each of
-them. A pattern matches a whole run of ordinary texts (1 to 255 bytes, none of them zero) at once. And pieces of lists
-that were passed over before are recognized, byte for byte, because most models on a computer share few vocabularies.
-Both give what asking each text would give.
+A list of texts has no index: each text tells where the next one begins. `passed` asks each of them, a whole run of
+ordinary texts (1 to 255 bytes, none of them zero) at once, by a pattern. `end_by_next_key` asks none: a list ends where
+the next key of the vocabulary begins. No text looks like that by accident, but one can be made to, so this is for lists
+of many files only, and only together with everything that is checked behind it.
 """
 
 from __future__ import annotations
@@ -11,40 +11,30 @@ from __future__ import annotations
 import re
 import struct
 from functools import cache
+from io import BufferedIOBase
 
-PIECE = 1 << 14  # bytes looked at in one go
 _LENGTH = struct.Struct("<Q")
 _REST = bytes(_LENGTH.size - 1)  # what follows the first byte of an ordinary text's length
+_NEXT_KEY = _REST + b"tokenizer."
 _COMMON_LENGTHS = 7  # alternatives are tried in their order, and most texts are about this long
 _SHORT_RUN, _PATIENCE = 16, 1024  # after a short run so many texts are asked one by one
-_MARK_BYTES = 32
-_KEPT_BYTES = 1 << 25
+_PIECE, _OVERLAP = 1 << 17, len(_NEXT_KEY)  # bytes read in one go, and looked at again with the next
 
 
-class PassedPieces:
-    """Pieces of lists that were passed over, and how far they reach; at most 32 MB of them."""
+def end_by_next_key(file: BufferedIOBase, position: int, farthest: int) -> int:
+    """Returns where a list that begins at the file's position ends, a later key of the vocabulary following it.
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, int, int]] = {}
-        self._bytes = 0
-
-    def passed(self, piece: bytes, count: int) -> tuple[int, int]:
-        """Does what the function `passed` does from the piece's beginning, and remembers it."""
-        mark = piece[:_MARK_BYTES] + piece[-_MARK_BYTES:]
-        known, after, n_texts = self._known.get(mark, (b"", 0, 0))
-        if n_texts <= count and known == piece:
-            return after, count - n_texts
-        after, left = passed(piece, 0, count)
-        if left:  # the list goes on; its last piece holds what follows it, which differs from file to file
-            self._keep(mark, (piece, after, count - left))
-        return after, left
-
-    def _keep(self, mark: bytes, entry: tuple[bytes, int, int]) -> None:
-        if self._bytes > _KEPT_BYTES:
-            self._known.clear()
-            self._bytes = 0
-        self._known[mark] = entry
-        self._bytes += len(entry[0])
+    Returns -1 where no such key begins before `farthest`. Moves the file.
+    """
+    window = bytearray(b"\xff" * _OVERLAP + bytes(_PIECE))  # what was read last, behind the end of what was before it
+    view = memoryview(window)[_OVERLAP:]
+    while position < farthest and (n_read := file.readinto(view)):
+        found = window.find(_NEXT_KEY, 0, _OVERLAP + n_read)
+        if found >= 0:
+            return position - _OVERLAP + found - 1  # the first byte of the key's length
+        window[:_OVERLAP] = window[n_read : n_read + _OVERLAP]
+        position += n_read
+    return -1
 
 
 def passed(buffer: bytes, at: int, count: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -19,7 +20,7 @@ _SHAPES = {n: struct.Struct(f"<4x{n}Qi") for n in range(1, MAX_DIMS + 1)}  # dim
 _TYPES_TO_COME = 4096  # beyond it a type's number is damage, not a newer format
 
 
-class TensorInfo(msgspec.Struct, frozen=True):
+class TensorInfo(msgspec.Struct, frozen=True, gc=False):
     """One tensor. `shape` is in GGUF's order (fastest first), `offset` counts from the data's beginning in its file.
 
     `part` is the file of a split set, 0 for the first.
@@ -45,8 +46,7 @@ def read(path: Path, cursor: Cursor, count: int) -> list[TensorInfo]:
     """Returns the tensors described from the cursor on. Raises `Lie` and `UnsupportedModel`."""
     known: dict[bytes, tuple[tuple[int, ...], str, int]] = {}  # many tensors have the same shape and type
     tensors = []
-    for _n in range(count):
-        name, described, offset = cursor.tensor()
+    for name, described, offset in cursor.tensors(count):
         if described not in known:
             known[described] = _shape(path, name, described)
         shape, kind, n_bytes = known[described]
@@ -84,12 +84,12 @@ def _no_such_type(path: Path, name: str, number: int) -> NoReturn:
 
 def check(tensors: Sequence[TensorInfo], *, alignment: int, data_offset: int, size: int) -> None:
     """Checks that the tensors follow each other without holes, as llama.cpp demands, and end inside the file."""
-    seen: set[str] = set()
+    names = [tensor.name for tensor in tensors]
+    if len(set(names)) != len(names):
+        [(name, _n)] = Counter(names).most_common(1)
+        raise Lie(_("The tensor “{name}” appears twice.").format(name=clean_name(name)))
     expected = end = 0
     for tensor in tensors:
-        if tensor.name in seen:
-            raise Lie(_("The tensor “{name}” appears twice.").format(name=clean_name(tensor.name)))
-        seen.add(tensor.name)
         if tensor.offset != expected:
             raise Lie(_wrong_offset(tensor, expected, alignment))
         end = tensor.offset + tensor.n_bytes

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from runtime import text
-from runtime.gguf_strings import PassedPieces
 from runtime.places import UnwritablePlace, atomic_write
 
 _FORMAT = 2
@@ -43,11 +42,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class HeaderCache:
     """Facts by the paths they came from. Read when made, written by `save` with only what was asked for since.
 
-    Without a path nothing is kept. `pieces` are for the headers that have to be read.
+    Without a path nothing is kept.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.pieces = PassedPieces()
         self._path = path
         self._known = _read(path) if path is not None else {}
         self._used: dict[str, Any] = {}

@@ -14,17 +14,18 @@ import argparse
 import os
 import random
 import resource
+import struct
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from raw_gguf import ARRAY, F32, I32, STRING, U32, pack, with_keys  # noqa: E402
+from raw_gguf import ARRAY, F32, I32, STRING, U32, pack, text, with_keys  # noqa: E402
 from runtime.library import Library  # noqa: E402
 from runtime.places import places  # noqa: E402
 
@@ -35,18 +36,24 @@ PARTS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn
 
 def ordinary(entries: int, vocabularies: int) -> Iterator[tuple[bytes, int]]:
     """Yields models of 7B parameters with one of so many vocabularies, and the size that each file claims."""
-    return cycle([model(entries, random.Random(number)) for number in range(vocabularies)])
-
-
-def model(entries: int, draw: random.Random) -> tuple[bytes, int]:
-    """Returns a header in the order in which llama.cpp's converter writes it, and the size of the file."""
+    draw = random.Random(0)
     tokens = [f"{draw.choice(SYLLABLES)}{draw.choice(SYLLABLES)}{n}" for n in range(entries)]
+    merges = [f"{token[:3]} {token[3:]}" for token in tokens]
+    packed = [[text(word) for word in words] for words in (tokens, merges)]
+    for number in count():
+        at = number % vocabularies * 31 % entries
+        yield model(*(struct.pack("<iQ", STRING, entries) + b"".join(words[at:] + words[:at]) for words in packed),
+                    entries)  # fmt: skip
+
+
+def model(tokens: bytes, merges: bytes, entries: int) -> tuple[bytes, int]:
+    """Returns a header in the order in which llama.cpp's converter writes it, and the size of the file."""
     keys = (
         ("tokenizer.ggml.model", STRING, "llama"),
-        ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
-        ("tokenizer.ggml.scores", ARRAY, (F32, [0.0] * entries)),
-        ("tokenizer.ggml.token_type", ARRAY, (I32, [1] * entries)),
-        ("tokenizer.ggml.merges", ARRAY, (STRING, [f"{token[:3]} {token[3:]}" for token in tokens])),
+        ("tokenizer.ggml.tokens", ARRAY, tokens),
+        ("tokenizer.ggml.scores", ARRAY, struct.pack("<iQ", F32, entries) + bytes(4 * entries)),
+        ("tokenizer.ggml.token_type", ARRAY, struct.pack("<iQ", I32, entries) + bytes(4 * entries)),
+        ("tokenizer.ggml.merges", ARRAY, merges),
         ("tokenizer.ggml.bos_token_id", U32, 1),
         ("tokenizer.chat_template", STRING, "{{ messages }}" * 200),
         ("general.quantization_version", U32, 2),

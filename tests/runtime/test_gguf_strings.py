@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from raw_gguf import ARRAY, F32, STRING, U32, pack, with_keys
-from runtime import gguf_strings
+from runtime import gguf_reader, gguf_strings
 from runtime.gguf_header import DamagedModel, GgufArray, GgufHeader, read_header
-from runtime.gguf_reader import Cursor
-from runtime.gguf_strings import PIECE, PassedPieces
 
+PIECE = gguf_strings._PIECE
 LONG = PIECE + 100
 ordinary = st.binary(min_size=1, max_size=12).map(lambda text: text.replace(b"\0", b"x"))
 odd = st.one_of(
@@ -52,33 +51,28 @@ def test_it_stops_where_asking_each_text_stops(texts: list[bytes], behind: bytes
     for count in (len(texts), len(texts) // 2, len(texts) + 5):
         expected = asked_one_by_one(buffer, count)
         assert gguf_strings.passed(buffer, 0, count) == expected
-        pieces = PassedPieces()
-        assert pieces.passed(buffer, count) == expected
-        assert pieces.passed(buffer, count) == expected, "the second time, when it is recognized"
-        for other in (count + 7, count // 3, count + 7):  # what is known reaches further than is wanted
-            assert pieces.passed(buffer, other) == asked_one_by_one(buffer, other)
 
 
-def test_pieces_that_begin_and_end_alike_are_not_taken_for_each_other() -> None:
-    first = packed([b"a" * 50, b"bb", b"c" * 50])
-    other = packed([b"a" * 50, b"", b"c" * 52])
-    assert len(first) == len(other)
-    pieces = PassedPieces()
-    for buffer in (first, other, first):
-        assert pieces.passed(buffer, 9) == asked_one_by_one(buffer, 9)
+@pytest.mark.parametrize("shift", [*range(40), 5000])
+def test_a_list_ends_where_the_next_key_of_the_vocabulary_begins(tmp_path: Path, shift: int) -> None:
+    listed = packed([b"ab\0cd"] * ((PIECE - shift) // 13)) + packed([b"x" * (shift % 13 + 1)])
+    path = tmp_path / "list"
+    path.write_bytes(b"before" + listed + packed([b"tokenizer.ggml.scores"]) + bytes(50))
+    with path.open("rb") as file:
+        file.seek(6)
+        assert gguf_strings.end_by_next_key(file, 6, 10**9) == 6 + len(listed)
+        file.seek(6)
+        assert gguf_strings.end_by_next_key(file, 6, 6) == -1, "nothing is read beyond the bound"
 
 
-def test_what_is_remembered_stays_small() -> None:
-    pieces = PassedPieces()
-    for number in range(gguf_strings._KEPT_BYTES // PIECE + 10):
-        texts = [b"%020d" % number] * (PIECE // 28)
-        assert pieces.passed(packed(texts), len(texts) + 1)[1] == 1
-    assert pieces._bytes <= gguf_strings._KEPT_BYTES + PIECE
+def test_a_list_without_a_key_behind_it_shows_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(packed([b"abc"] * 30_000))
+    with path.open("rb") as file:
+        assert gguf_strings.end_by_next_key(file, 0, 10**9) == -1
 
 
 # --- whole headers ----------------------------------------------------------------------------------------------
-
-SHARED = PassedPieces()
 
 
 def contents(header: GgufHeader) -> dict[str, Any]:
@@ -99,39 +93,54 @@ def test_a_listed_header_is_the_whole_header(tmp_path: Path, tokens: list[bytes]
         ("general.file_type", U32, 15),
     )
     path.write_bytes(pack(keys))
-    listed, whole = read_header(path, arrays=False, pieces=SHARED), read_header(path)
+    listed, whole = read_header(path, arrays=False), read_header(path)
     assert listed == whole
     assert contents(listed) == contents(whole)
     assert list(contents(listed)["tokenizer.ggml.merges"]) == [text.decode("utf-8", "replace") for text in odd_merges]
     assert (listed.quantization, listed.chat_template) == ("Q4_K_M", "{{ messages }}")
 
 
-def test_models_that_share_a_vocabulary_are_told_apart_by_what_follows_it(tmp_path: Path) -> None:
-    tokens = [f"token{number}" for number in range(5000)]
-    pieces = PassedPieces()
-    for number, kind in enumerate((2, 7, 15)):
-        keys = with_keys(
-            ("tokenizer.ggml.tokens", ARRAY, (STRING, [*tokens, *(f"added{n}" for n in range(number))])),
-            ("general.file_type", U32, kind),
-        )
-        path = tmp_path / f"{number}.gguf"
-        path.write_bytes(pack(keys))
-        header = read_header(path, arrays=False, pieces=pieces)
-        assert header.metadata["general.file_type"] == kind
-        assert header.n_vocab == 5000 + number
+def with_vocabulary(tokens: list[bytes], *behind: tuple[str, int, Any]) -> bytes:
+    listed = struct.pack("<iQ", STRING, len(tokens)) + packed(tokens)
+    return pack(with_keys(("tokenizer.ggml.tokens", ARRAY, listed), *behind))
 
 
-def test_a_list_cut_off_in_a_piece_that_is_known_is_refused(tmp_path: Path) -> None:
-    pieces = PassedPieces()
-    tokens = [f"token{number}" for number in range(5000)]
-    data = pack(with_keys(("tokenizer.ggml.tokens", ARRAY, (STRING, tokens))))
+WORDS = [b"token%d" % number for number in range(5000)]
+FAKE = b"a" + bytes(7) + b"tokenizer.ggml.scores" + bytes(40)
+
+
+@pytest.mark.parametrize("tokens", [[*WORDS, FAKE], [FAKE, *WORDS], [*WORDS[:50], FAKE, b"b" + FAKE, *WORDS[50:]]])
+def test_a_text_that_looks_like_the_next_key_changes_nothing(tmp_path: Path, tokens: list[bytes]) -> None:
     path = tmp_path / "model.gguf"
-    path.write_bytes(data)
-    read_header(path, arrays=False, pieces=pieces)
-    at = data.index(b"token4000")
-    path.write_bytes(data[:at])
+    path.write_bytes(with_vocabulary(tokens, ("tokenizer.ggml.bos_token_id", U32, 3), ("general.file_type", U32, 7)))
+    listed = read_header(path, arrays=False)
+    assert listed == read_header(path)
+    assert (listed.n_vocab, listed.quantization) == (len(tokens), "Q8_0")
+
+
+@pytest.mark.parametrize("behind", [
+    (), (("general.file_type", U32, 7),), (("general.file_type", U32, 7), ("tokenizer.ggml.bos_token_id", U32, 3)),
+])  # fmt: skip
+def test_a_vocabulary_with_other_things_behind_it_is_listed_as_it_is(tmp_path: Path, behind: Any) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(with_vocabulary(WORDS, *behind))
+    assert read_header(path, arrays=False) == read_header(path)
+
+
+def test_a_vocabulary_that_is_cut_off_is_refused_by_lists_too(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    data = with_vocabulary(WORDS, ("tokenizer.ggml.bos_token_id", U32, 3))
+    path.write_bytes(data[: data.index(b"token4000")])
     with pytest.raises(DamagedModel, match="file ends"):
-        read_header(path, arrays=False, pieces=pieces)
+        read_header(path, arrays=False)
+
+
+def test_a_list_asks_no_text_of_an_ordinary_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(with_vocabulary(WORDS, ("tokenizer.ggml.bos_token_id", U32, 3)))
+    whole = read_header(path)
+    monkeypatch.delattr(gguf_strings, "passed")
+    assert read_header(path, arrays=False) == whole
 
 
 def test_tensors_are_read_alike_with_and_without_the_quick_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,6 +149,6 @@ def test_tensors_are_read_alike_with_and_without_the_quick_way(tmp_path: Path, m
     path = tmp_path / "model.gguf"
     path.write_bytes(pack(with_keys(("general.alignment", U32, 256)), tensors, bytes(256 * len(names)), alignment=256))
     quick = read_header(path).tensors
-    monkeypatch.setattr(Cursor, "tensor", Cursor._odd_tensor)
+    monkeypatch.setattr(gguf_reader, "_MOST_TENSOR_BYTES", 1 << 40)  # no buffer is long enough for the quick way
     assert read_header(path).tensors == quick
     assert [tensor.name for tensor in quick] == names
