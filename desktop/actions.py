@@ -34,6 +34,7 @@ ACTIONS = (
     Declared("models", N_("Choose a model"), ("Ctrl+L",)),
     Declared("palette", N_("Find anything: the command palette"), ("Ctrl+K",)),
     Declared("library", N_("Open the library of models"), ("Ctrl+Shift+L",)),
+    Declared("notebook", N_("Open the notebook: go on with a text"), ("Ctrl+Shift+N",)),
     Declared("convert", N_("Convert a model"), ("Ctrl+Shift+E",)),
     Declared("open_file", N_("Open a model file"), ("Ctrl+O",)),
     Declared("composer", N_("Write a message"), ("Ctrl+J",)),
@@ -53,6 +54,8 @@ IN_PLACE = (
     (N_("Show or hide the reasoning, in a message"), "Right"),
     (N_("Copy the selection as plain text"), "Ctrl+Shift+C"),
     (N_("Edit the last message, from an empty field"), "Up"),
+    (N_("Have the model go on, in the notebook"), "Ctrl+Return"),
+    (N_("Have it write something else, in the notebook"), "Ctrl+Shift+Return"),
     (N_("Rename the chat, in the list"), "F2"),
     (N_("Delete the chat, in the list"), "Del"),
 )

@@ -26,6 +26,7 @@ from desktop.library.known_files import KnownFiles
 from desktop.look import dress, dressing
 from desktop.main_window import MainWindow, Parts
 from desktop.models import Models
+from desktop.notebook.notebooks import Notebooks
 from desktop.settings.live import LiveSettings
 from desktop.store.chat_store import ChatStore
 from desktop.unix_signals import UnixSignals
@@ -43,7 +44,8 @@ _log = logging.getLogger(__name__)
 _ICON_SIDE = 64
 _SETTLE_MS = 3_000  # by then the model is being loaded and nobody has begun to type
 # A fifth of a second of one slot, were they imported with the first answer or the first look at a page.
-_SOON_NEEDED = ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page")
+_SOON_NEEDED = ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page",
+                "desktop.notebook.page")  # fmt: skip
 _END_MS = 2_600  # whatever still runs then is ended the hard way
 
 
@@ -110,16 +112,18 @@ class Application(QObject):
         items = MessageListModel(self)
         known = KnownFiles(opening.state)
         models = Models(client, live, LibraryFinder(known, lambda: live.app.model_folders), self)
+        states = KeptStates(client, opening.places.cache / "chat-states", parent=self)
         session = ChatSession(
             store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name,
-            states=KeptStates(client, opening.places.cache / "chat-states", parent=self), parent=self,
+            states=states, parent=self,
         )  # fmt: skip
+        notebooks = Notebooks(store, client, sampling=lambda: live.sampling, states=states, parent=self)
         session.settings_changed.connect(live.use_chat)
         live.chat_layer_changed.connect(session.set_settings)
         opening.themes.choose(live.app.theme)
         opening.state.set("theme", live.app.theme)
-        return Parts(store=store, client=client, session=session, items=items, models=models, live=live,
-                     themes=opening.themes, state=opening.state, jobs=Jobs(self), known=known)  # fmt: skip
+        return Parts(store=store, client=client, session=session, notebooks=notebooks, items=items,
+                     models=models, live=live, themes=opening.themes, state=opening.state, jobs=Jobs(self), known=known)  # fmt: skip
 
     def _dress(self) -> None:
         theme = self.parts.themes.theme
@@ -234,6 +238,7 @@ class Application(QObject):
         self.window.remember()
         self.parts.jobs.stop_all()
         self.parts.session.close()
+        self.parts.notebooks.close()
         self.parts.client.shutdown()
         QTimer.singleShot(_END_MS, self._finish)
 

@@ -244,6 +244,10 @@ class EngineClient(QObject):
         command = protocol.CountTokens(id=self._new_id(), messages=plain_messages(messages), sampling=sampling)
         return self._ask(command)
 
+    def count_text(self, text: str) -> int:
+        """Asks for the length of a raw prompt in tokens; `counted` or `failed` answers, also while an answer runs."""
+        return self._ask(protocol.CountTokens(id=self._new_id(), prompt=clean_text(text)))
+
     def unload(self) -> None:
         """Gives the model's memory back, by ending the process. Waiting answers are closed as stopped."""
         self._wanted = None

@@ -36,13 +36,14 @@ from desktop.engine_client import EngineClient
 from desktop.job import Jobs
 from desktop.library.known_files import KnownFiles
 from desktop.models import Models, Trouble
+from desktop.notebook.notebooks import Notebooks
 from desktop.pages import Pages
 from desktop.settings.live import LiveSettings
 from desktop.shell import STATE_KEY
 from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
 from desktop.store.keeper import ChatsNotSaved
-from desktop.store.records import ChatSummary
+from desktop.store.records import ChatSummary, NotebookSummary
 from desktop.theme import Size, Space, Theme, ThemeSource
 from runtime.errors import ErrorInfo
 from runtime.params import SamplingParams
@@ -54,6 +55,7 @@ from runtime.text import _
 if TYPE_CHECKING:
     from desktop.chat.answer_card import AnswerCard
     from desktop.diagnostics_card import DiagnosticsCard
+    from desktop.notebook.page import NotebookPage
     from desktop.palette.palette import Palette
     from desktop.settings.panel import SettingsPanel
 
@@ -71,6 +73,7 @@ class Parts:
     store: ChatStore
     client: EngineClient
     session: ChatSession
+    notebooks: Notebooks
     items: MessageListModel
     models: Models
     live: LiveSettings
@@ -139,12 +142,12 @@ class MainWindow(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.header)
-        for above in (self.system_prompt, self.notice):
-            column.addWidget(_Fold(above))
-        column.addWidget(self._stack, 1)
-        column.addLayout(_centred(self.composing, top=Space.SMALL, bottom=Space.SMALL))
+        column.addWidget(_Fold(self.notice))
+        talk = QStackedWidget()
+        talk.addWidget(self._made_chat())
+        column.addWidget(talk, 1)
         yield
-        self.pages = Pages(centre, self._parts, self)
+        self.pages = Pages(centre, talk, self._parts, self)
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.setHandleWidth(1)
         self.splitter.setChildrenCollapsible(False)
@@ -159,6 +162,16 @@ class MainWindow(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self.splitter)
 
+    def _made_chat(self) -> QWidget:
+        chat = QWidget()
+        column = QVBoxLayout(chat)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(_Fold(self.system_prompt))
+        column.addWidget(self._stack, 1)
+        column.addLayout(_centred(self.composing, top=Space.SMALL, bottom=Space.SMALL))
+        return chat
+
     def _handlers(self) -> dict[str, Any]:
         return {
             "new_chat": self.new_chat, "search": self._focus_search, "sidebar": self._toggle_sidebar,
@@ -167,6 +180,7 @@ class MainWindow(QWidget):
             "settings": self._toggle_panel, "system_prompt": self._toggle_prompt, "models": self.open_picker,
             "open_file": self._ask_for_file, "composer": self.focus_composer, "stop": self._escape,
             "palette": self.open_palette,
+            "notebook": lambda: self.pages.turn_to("notebook"),
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
             "receipts": self.show_receipts, "diagnostics": self.show_diagnostics,
             "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
@@ -190,6 +204,8 @@ class MainWindow(QWidget):
         self.sidebar.new_requested.connect(self.new_chat)
         self.sidebar.collapse_requested.connect(self._toggle_sidebar)
         self.sidebar.chat_chosen.connect(self._open_chat)
+        self.sidebar.notebook_requested.connect(lambda: self.pages.turn_to("notebook"))
+        self.sidebar.notebook_chosen.connect(self._open_notebook)
         self.sidebar.library_requested.connect(lambda: self.pages.turn_to("library"))
         self.sidebar.convert_requested.connect(lambda: self.pages.turn_to("convert"))
         self.sidebar.export_requested.connect(self.exchange.ask_export)
@@ -198,6 +214,8 @@ class MainWindow(QWidget):
         self.exchange.said.connect(self.composing.meter.say)
         self.exchange.imported.connect(lambda chat_id: self._open_chat(chat_id, None))
         self.pages.turned.connect(self.sidebar.mark_page)
+        self.pages.turned.connect(self.header.follow_page)
+        self.pages.notebook_made.connect(self._join_notebook)
         self.pages.chat_requested.connect(self._chat_with)
         self.sidebar.delete_requested.connect(self._parts.session.delete_chat)
         self.sidebar.rename_requested.connect(self._parts.session.rename_chat)
@@ -230,6 +248,8 @@ class MainWindow(QWidget):
         parts.session.title_changed.connect(self._show_title)
         parts.session.system_prompt_changed.connect(self.system_prompt.set_text)
         parts.session.busy_changed.connect(self._follow_busy)
+        parts.notebooks.busy_changed.connect(self._follow_busy)
+        parts.notebooks.problem.connect(self.show_problem)
         parts.session.problem.connect(self.show_problem)
         parts.session.context_trimmed.connect(self._note_trimmed)
         parts.store.problem.connect(self.show_problem)
@@ -288,8 +308,9 @@ class MainWindow(QWidget):
             cause = _("Its vocabulary was made for “{name}”.").format(name=engine.template_guess)
             action = _("Use “{name}”").format(name=engine.template_guess)
         else:
-            cause = _("It may be a base model, which goes on with a text and holds no conversation.")
-            action = _("Choose a template")
+            cause = _("It may be a base model, which goes on with a text. To chat with it all the same, choose a "
+                      "template in the settings.")  # fmt: skip
+            action = _("Continue text in the notebook")
         error = ErrorInfo(title=_("This model has no chat template."), message=cause, code=_NO_TEMPLATE)
         self.notice.show_error(error, action=action, tone="quiet", about=_NO_TEMPLATE)
 
@@ -298,7 +319,7 @@ class MainWindow(QWidget):
         if engine is not None and engine.template_guess:
             self._parts.live.set_for_model(SamplingParams, template=engine.template_guess)
         else:
-            self._show_setting(_("Chat template"))
+            self.pages.turn_to("notebook")
 
     def _show_trouble(self, trouble: Trouble) -> None:
         self.notice.show_error(trouble.error, action=trouble.action, tone=trouble.tone, about=_MODEL)
@@ -323,6 +344,7 @@ class MainWindow(QWidget):
             self._panel.show_reload(needed)
 
     def _follow_busy(self, busy: bool) -> None:
+        busy = busy or self._parts.session.busy or self._parts.notebooks.busy
         self.actions_by_name["stop"].setEnabled(busy or self.composing.editing)
 
     def _follow_theme(self, theme: Theme) -> None:
@@ -350,6 +372,17 @@ class MainWindow(QWidget):
         if chat_id != self._parts.session.chat_id or message_id is not None:
             self.system_prompt.commit()
             self._parts.session.open(chat_id, reveal=message_id)
+
+    def _open_notebook(self, id: str) -> None:
+        self._parts.notebooks.open(id)
+        self.pages.turn_to("notebook")
+
+    def _join_notebook(self, page: NotebookPage) -> None:
+        page.edit.set_zoom(self.zoom.percent)
+        page.edit.zoom_requested.connect(self.zoom.step)
+        page.about_to_write.connect(self._parts.models.ensure)
+        page.problem.connect(self.show_problem)
+        self.zoom.changed.connect(page.edit.set_zoom)
 
     def _before_sending(self) -> None:
         self.system_prompt.commit()
@@ -389,7 +422,9 @@ class MainWindow(QWidget):
         self.notice.show_error(error, action=_("Stop it and close"), tone="caution", about=_CLOSING)
 
     def _escape(self) -> None:
-        if self._parts.session.busy:
+        if self.pages.page == "notebook":
+            self._parts.notebooks.stop()
+        elif self._parts.session.busy:
             self._parts.session.stop()
         elif self.composing.editing:
             self.composing.cancel_edit()
@@ -520,7 +555,12 @@ class MainWindow(QWidget):
             if isValid(rows):
                 rows.add(entries.of_chats(chats or (), lambda chat_id: self._open_chat(chat_id, None)))
 
+        def take_books(books: list[NotebookSummary] | None) -> None:
+            if isValid(rows):
+                rows.add(entries.of_notebooks(books or (), self._open_notebook))
+
         self._parts.store.list_chats(take)
+        self._parts.store.list_notebooks(take_books)
         palette.open_over(self)
         return palette
 
@@ -610,6 +650,7 @@ class MainWindow(QWidget):
         newer.show_prompt(not self.system_prompt.isHidden())
         newer.notice.take_over(self.notice)
         newer.view.take_over(self.view)
+        newer.pages.turn_to(self.pages.page)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -619,7 +660,8 @@ class MainWindow(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow() and self.focusWidget() is None:
-            self.focus_composer()
+            if self.pages.page == "chat":
+                self.focus_composer()
 
 
 class _Fold(QWidget):

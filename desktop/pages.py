@@ -1,9 +1,9 @@
-"""The middle of the window: the chat, the library, the converter. Builds the others when they are first opened."""
+"""The middle of the window: the chat, the notebook, the library, the converter. Builds the others when they are first opened."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from desktop.convert.page import ConvertPage
     from desktop.library.page import LibraryPage
     from desktop.main_window import Parts
+    from desktop.notebook.page import NotebookPage
     from runtime.library import ModelInfo
 
-CHAT, LIBRARY, CONVERT = "chat", "library", "convert"
+CHAT, NOTEBOOK, LIBRARY, CONVERT = "chat", "notebook", "library", "convert"
 _TITLES = {LIBRARY: N_("Library"), CONVERT: N_("Convert")}
 
 
@@ -38,11 +39,13 @@ class Pages(QStackedWidget):
 
     turned = Signal(str)
     chat_requested = Signal(str)  # path of a model
+    notebook_made = Signal(object)  # NotebookPage
 
-    def __init__(self, chat: QWidget, parts: Parts, parent: QWidget | None = None) -> None:
+    def __init__(self, centre: QWidget, talk: QStackedWidget, parts: Parts, parent: QWidget | None = None) -> None:
+        """`talk` is part of the `centre` and holds the chat; what a model is talked to on comes beside it."""
         super().__init__(parent)
         self._parts = parts
-        self._chat = chat
+        self._centre, self._talk, self._chat = centre, talk, talk.widget(0)
         self._page = CHAT
         self._pages: dict[str, Any] = {}
         self._openings: dict[str, QWidget] = {}
@@ -50,7 +53,7 @@ class Pages(QStackedWidget):
         self._background = Background(self)
         self._pending_folder = ""
         self._models: tuple[ModelInfo, ...] = ()
-        self.addWidget(chat)
+        self.addWidget(centre)
         parts.models.listed.connect(self._take_models)
         parts.models.status_changed.connect(self._follow_model)
 
@@ -70,7 +73,7 @@ class Pages(QStackedWidget):
             return
         self._page = page
         if page == CHAT:
-            self.setCurrentWidget(self._chat)
+            self._show(self._chat)
         elif page in self._pages:
             self._enter(page)
         else:
@@ -79,20 +82,32 @@ class Pages(QStackedWidget):
 
     def _enter(self, page: str) -> None:
         made = self._pages[page]
-        self.setCurrentWidget(made)
-        (made.search if page == LIBRARY else made.source).setFocus()
-        self._parts.models.scan()
+        self._show(made)
+        if page == NOTEBOOK:
+            made.enter()
+        else:
+            (made.search if page == LIBRARY else made.source).setFocus()
+            self._parts.models.scan()
+
+    def _show(self, widget: QWidget) -> None:
+        if self._talk.indexOf(widget) >= 0:
+            self._talk.setCurrentWidget(widget)
+            widget = self._centre
+        self.setCurrentWidget(widget)
 
     # --- building --------------------------------------------------------------------------------------------------
 
     def _open_soon(self, page: str) -> None:
         """Shows the heading of a page and begins to build the rest, with whatever has to be imported for it."""
         if page not in self._openings:
-            opening = self._openings[page] = _Opening(_(_TITLES[page]))
-            self.addWidget(opening)
+            opening = self._openings[page] = _Opening(_(_TITLES[page]) if page in _TITLES else "")
+            self._place_of(page).addWidget(opening)
             module = f"desktop.{page}.page"
             self._background.run(lambda: import_module(module), lambda _module: self._build_soon(page))
-        self.setCurrentWidget(self._openings[page])
+        self._show(self._openings[page])
+
+    def _place_of(self, page: str) -> QStackedWidget:
+        return self._talk if page == NOTEBOOK else self
 
     def _build_soon(self, page: str) -> None:
         InSteps(self._steps(page), self)
@@ -103,12 +118,13 @@ class Pages(QStackedWidget):
         return self._making[page]
 
     def _make(self, page: str) -> Iterator[None]:
-        made = self._new_library() if page == LIBRARY else self._new_convert()
+        new, join = self._ways()[page]
+        made = new()
         yield from made.steps
-        self.addWidget(made)
+        self._place_of(page).addWidget(made)
         yield
         self._pages[page] = made
-        (self._join_library if page == LIBRARY else self._join_convert)(made)
+        join(made)
         if self._page == page:
             self._enter(page)
 
@@ -117,6 +133,24 @@ class Pages(QStackedWidget):
         for _step in self._steps(page) if page not in self._pages else ():
             pass
         return self._pages[page]
+
+    def _ways(self) -> dict[str, tuple[Callable[[], Any], Callable[[Any], None]]]:
+        """Returns how each page is made, and joined with the rest."""
+        return {
+            LIBRARY: (self._new_library, self._join_library), CONVERT: (self._new_convert, self._join_convert),
+            NOTEBOOK: (self._new_notebook, self.notebook_made.emit),
+        }  # fmt: skip
+
+    def _new_notebook(self) -> NotebookPage:
+        from desktop.notebook.page import NotebookPage
+
+        return NotebookPage(self._parts.notebooks, self._parts.client, in_steps=True)
+
+    @property
+    def notebook(self) -> NotebookPage:
+        """The notebook, made when it is first asked for."""
+        page: NotebookPage = self._whole(NOTEBOOK)
+        return page
 
     def _new_library(self) -> LibraryPage:
         from desktop.library.page import LibraryPage

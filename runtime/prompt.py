@@ -128,7 +128,7 @@ class PromptBuilder:
         if request.prompt_ids:
             return self._checked(Prompt(self._vocabulary.checked(request.prompt_ids), keep=_SINKS))
         if request.prompt is not None:
-            return self._checked(Prompt(self._raw(request.prompt), keep=_SINKS))
+            return self._checked(self._text(request))
         if not request.messages:
             raise NothingToContinue
         request = msgspec.structs.replace(request, messages=tuple(map(separated, request.messages)))
@@ -154,6 +154,20 @@ class PromptBuilder:
 
     def _raw(self, text: str) -> list[int]:
         return self._vocabulary.tokenize(text, special=True, add_bos=True)
+
+    def _text(self, request: GenerationRequest) -> Prompt:
+        """Returns a raw prompt; with `only_end`, its beginning is left out where it would leave no room to go on.
+
+        What is left out grows by half a context at a time: else every further word would have all of it read again.
+        """
+        ids = self._raw(request.prompt or "")
+        excess = len(ids) - (self._context_length - self._answer_room(request))
+        if not request.only_end or excess <= 0:
+            return Prompt(ids, keep=_SINKS)
+        begin, half = len(self._raw("")), max(self._context_length // 2, 1)
+        left_out = -(-excess // half) * half
+        note = _("The text is longer than the context, so only its last part was read.")
+        return Prompt([*ids[:begin], *ids[begin + left_out :]], notes=(note,), keep=_SINKS)
 
     # --- conversations ------------------------------------------------------------------------------------------
 

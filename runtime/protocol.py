@@ -98,6 +98,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One answer asked for: a conversation through the chat template, a raw `prompt`, or token ids as they are.
 
+    With `only_end`, a raw prompt longer than the context is read from as late as leaves room, instead of being refused.
     With `continue_last`, the last message is an answer that was cut, and the model goes on with it. In a raw prompt
     control tokens may be written out; in messages they never take effect. `ignore_end` goes on past the model's end
     marks, up to `max_tokens`: for measuring. With `alternatives`, every token comes with a `TokenDrawn` that shows so
@@ -108,6 +109,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     messages: tuple[Message, ...] = ()
     prompt: str | None = None
     prompt_ids: tuple[int, ...] = ()
+    only_end: bool = False
     ignore_end: bool = False
     continue_last: bool = False
     alternatives: int = 0
@@ -147,9 +149,10 @@ class Tokenize(Command, tag="tokenize", frozen=True):
 
 
 class CountTokens(Command, tag="count_tokens", frozen=True):
-    """Counts the tokens of a conversation through the template; answered also while an answer runs."""
+    """Counts the tokens of a conversation through the template, or of a raw `prompt`; answered also during an answer."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = ()
+    prompt: str | None = None
     sampling: SamplingParams = SamplingParams()  # for the chat template that it names
 
 
@@ -276,7 +279,7 @@ class Tokenized(Event, tag="tokenized", frozen=True):
 
 
 class TokensCounted(Event, tag="tokens_counted", frozen=True):
-    """`total` is the length of the prompt that the messages make, the template's marks included."""
+    """`total` is the length of the prompt that was asked about, with what the template or the model adds to it."""
 
     total: int
 

@@ -170,8 +170,7 @@ class Worker:
                 yield protocol.Tokenized(id=command.id, ids=tuple(ids), pieces=tuple(pieces))
             case protocol.CountTokens():
                 with self._engine_lock:
-                    total = self._model().count(command.messages, command.sampling)
-                yield protocol.TokensCounted(id=command.id, total=total)
+                    yield protocol.TokensCounted(id=command.id, total=self._counted(command))
             case protocol.SaveState():
                 saved = self._model().save_state(path_of(command.path))
                 yield msgspec.structs.replace(saved, id=command.id)
@@ -187,6 +186,12 @@ class Worker:
             case protocol.Unload():
                 self._close_engine()
                 yield protocol.Unloaded(id=command.id)
+
+    def _counted(self, command: protocol.CountTokens) -> int:
+        model = self._model()
+        if command.prompt is None:
+            return model.count(command.messages, command.sampling)
+        return len(model.begin_marks()) + len(model.tokenize(command.prompt, special=True))
 
     def _load(self, command: protocol.Load, stop: StopFlag) -> protocol.Loaded:
         text.set_language(command.language)

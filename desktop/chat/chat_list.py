@@ -19,7 +19,7 @@ RowRole = Qt.ItemDataRole.UserRole + 1
 
 @dataclass(frozen=True, slots=True)
 class ListRow:
-    """A heading (no `chat_id`), a chat, or a place in a chat (`message_id`) with the text around it."""
+    """A heading, a chat, a place in a chat (`message_id`) with the text around it, or such a place in a notebook."""
 
     title: str
     chat_id: str = ""
@@ -27,11 +27,12 @@ class ListRow:
     snippet: str = ""
     pinned: bool = False
     folder: str = ""  # of a chat, or of the heading of a folder
+    notebook_id: str = ""
 
     @property
     def is_heading(self) -> bool:
         """True for a line that only names what follows."""
-        return not self.chat_id
+        return not self.chat_id and not self.notebook_id
 
 
 class ChatListModel(QAbstractListModel):
@@ -67,11 +68,12 @@ class ChatListModel(QAbstractListModel):
     def flags(self, index: _Index) -> Qt.ItemFlag:
         if not index.isValid() or self._rows[index.row()].is_heading:
             return Qt.ItemFlag.NoItemFlags
-        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable
+        chosen = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+        return chosen | Qt.ItemFlag.ItemIsEditable if self._rows[index.row()].chat_id else chosen
 
     def set_rows(self, rows: Sequence[ListRow]) -> None:
         """Shows other rows; changes in place where the same chats stand in the same order."""
-        if [row.chat_id for row in rows] != [row.chat_id for row in self._rows]:
+        if [(row.chat_id, row.notebook_id) for row in rows] != [(row.chat_id, row.notebook_id) for row in self._rows]:
             self.beginResetModel()
             self._rows = list(rows)
             self.endResetModel()
@@ -119,8 +121,14 @@ def _row(chat: ChatSummary) -> ListRow:
 
 
 def rows_of_hits(hits: Sequence[SearchHit]) -> list[ListRow]:
-    """Returns what a search found, in the store's order."""
-    return [ListRow(shown_title(hit.title), hit.chat_id, hit.message_id, one_line(hit.snippet)) for hit in hits]
+    """Returns what a search found, in the store's order; notebooks under a heading of their own."""
+    chats = [hit for hit in hits if not hit.notebook_id]
+    rows = [ListRow(shown_title(hit.title), hit.chat_id, hit.message_id, one_line(hit.snippet)) for hit in chats]
+    books = [hit for hit in hits if hit.notebook_id]
+    return rows + [ListRow(_("Notebooks"))] * bool(books) + [
+        ListRow(one_line(hit.title) or _("Notebook"), snippet=one_line(hit.snippet), notebook_id=hit.notebook_id)
+        for hit in books
+    ]
 
 
 def shown_title(title: str) -> str:

@@ -225,6 +225,10 @@ class Header(QWidget):
         """What is shown."""
         return self._status
 
+    def follow_page(self, page: str) -> None:
+        """Shows what belongs to a page: a notebook has no system prompt."""
+        self.prompt_button.setVisible(page != "notebook")
+
     def show_status(self, status: ModelStatus) -> None:
         """Shows the model and how it stands."""
         self._status = status

@@ -49,6 +49,8 @@ class KeptStates(QObject):
     def before_answer(self, chat_id: str) -> None:
         """Has the engine take a chat's state back, where it holds another chat; to be called before it is asked."""
         name = self._name(chat_id)
+        if self._held != chat_id:
+            self.left(self._held)
         if self._held != chat_id and name in self._known:
             self._client.load_state(self._folder / name)
         self._held = chat_id

@@ -136,10 +136,12 @@ class Sidebar(QWidget):
     """Lists the store's chats and says what was chosen."""
 
     new_requested = Signal()
+    notebook_requested = Signal()
     library_requested = Signal()
     convert_requested = Signal()
     collapse_requested = Signal()
     chat_chosen = Signal(str, object)  # chat id, message id to show or None
+    notebook_chosen = Signal(str)  # id
     delete_requested = Signal(str)  # chat id
     rename_requested = Signal(str, str)  # chat id, title
     export_requested = Signal(str, str)  # chat id, "markdown" or "json"
@@ -184,21 +186,26 @@ class Sidebar(QWidget):
 
     def _places(self) -> QVBoxLayout:
         """The other pages, under the chats."""
+        self.notebook_button = Button(_("Notebook"), kind="plain", icon="notebook")
         self.library_button = Button(_("Library"), kind="plain", icon="library")
         self.convert_button = Button(_("Convert"), kind="plain", icon="convert")
+        self.notebook_button.clicked.connect(self.notebook_requested)
         self.library_button.clicked.connect(self.library_requested)
         self.convert_button.clicked.connect(self.convert_requested)
         places = QVBoxLayout()
         places.setSpacing(0)
-        for button in (self.library_button, self.convert_button):
+        self._buttons = {
+            "notebook": self.notebook_button, "library": self.library_button, "convert": self.convert_button,
+        }  # fmt: skip
+        for button in self._buttons.values():
             button.setCheckable(True)
             places.addWidget(button)
         return places
 
     def mark_page(self, page: str) -> None:
-        """Shows which page is open: "library", "convert" or another."""
-        self.library_button.setChecked(page == "library")
-        self.convert_button.setChecked(page == "convert")
+        """Shows which page is open: "notebook", "library", "convert" or another."""
+        for name, button in self._buttons.items():
+            button.setChecked(page == name)
 
     def _connect(self) -> None:
         self.new_button.clicked.connect(self.new_requested)
@@ -256,12 +263,16 @@ class Sidebar(QWidget):
 
     def _open(self, index: QModelIndex) -> None:
         row = self.model.row(index)
-        if not row.is_heading:
+        if row.notebook_id:
+            self.notebook_chosen.emit(row.notebook_id)
+        elif not row.is_heading:
             self.chat_chosen.emit(row.chat_id, row.message_id)
 
     def delete(self, index: QModelIndex) -> None:
         """Asks to delete a row's chat and offers to undo it."""
         row = self.model.row(index)
+        if not row.chat_id:
+            return
         self.delete_requested.emit(row.chat_id)
         self.undo_bar.offer(_("Deleted: {title}").format(title=row.title), lambda: self._restore(row.chat_id))
 
@@ -271,7 +282,7 @@ class Sidebar(QWidget):
 
     def _show_menu(self, place: QPoint) -> None:
         index = self.list.indexAt(place)
-        if index.isValid() and not self.model.row(index).is_heading:
+        if index.isValid() and self.model.row(index).chat_id:
             self.menu_for(index).popup(self.list.viewport().mapToGlobal(place))
 
     def menu_for(self, index: QModelIndex) -> QMenu:

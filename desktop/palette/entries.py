@@ -11,8 +11,9 @@ from PySide6.QtGui import QAction, QKeySequence
 
 from desktop.chat.chat_list import shown_title
 from desktop.chat.model_names import shown_name
+from desktop.chat.plain_text import one_line
 from desktop.palette.fuzzy import folded
-from desktop.store.records import ChatSummary
+from desktop.store.records import ChatSummary, NotebookSummary
 from runtime.params import GROUPS
 from runtime.settings import fields_of
 from runtime.text import _
@@ -52,6 +53,12 @@ def of_chats(chats: Iterable[ChatSummary], open_chat: Callable[[str], object]) -
     """Yields the chats by their titles."""
     for chat in chats:
         yield Entry(shown_title(chat.title), chat.folder or _("Chat"), "chat", partial(open_chat, chat.id))
+
+
+def of_notebooks(books: Iterable[NotebookSummary], open_book: Callable[[str], object]) -> Iterator[Entry]:
+    """Yields the notebooks by their titles."""
+    for book in books:
+        yield Entry(one_line(book.title) or _("Empty notebook"), _("Notebook"), "notebook", partial(open_book, book.id))
 
 
 def of_models(models: Sequence[ModelInfo], load: Callable[[str], object]) -> Iterator[Entry]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 TARGET_MS = 50
 SECTIONS = ("Answer", "Expert sampling", "Graphics card")  # those with most rows
-PAGES = ("library", "convert")
+PAGES = ("notebook", "library", "convert")
 ANSWER = (
     "Some **words** in a paragraph with `code` and $x^2$.\n\n```py\ndef f(x):\n    return x + 1\n```\n\n"
     "| a | b | c |\n|---|:-:|--:|\n| one | two | `3` |\n\n1. one\n2. two\n   - three\n\n"

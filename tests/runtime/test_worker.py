@@ -58,6 +58,9 @@ class ScriptedEngine:
         reason = FinishReason.STOPPED if stop.is_set() else FinishReason.LENGTH
         yield Finished(id=0, reason=reason, usage=Usage(generated_tokens=count))
 
+    def begin_marks(self) -> list[int]:
+        return [1]
+
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         if text == "endless":
             self.thought.wait(10)
@@ -160,9 +163,11 @@ def test_questions_are_answered_while_an_answer_runs(talk: Conversation) -> None
     talk.say(generate(2))
     talk.say(protocol.Tokenize(id=3, text="ab"))
     talk.say(protocol.CountTokens(id=4, messages=(Message(Role.USER, "abc"),)))
-    events = [*talk.until_closed(3), *talk.until_closed(4)]
+    talk.say(protocol.CountTokens(id=5, prompt="abcd"))
+    events = [event for number in (3, 4, 5) for event in talk.until_closed(number)]
     assert next(event for event in events if event.id == 3).ids == (97, 98)
     assert next(event for event in events if event.id == 4).total == 3
+    assert next(event for event in events if event.id == 5).total == 5, "a raw prompt begins with the model's own mark"
     talk.say(protocol.Stop(id=2))
     talk.until_closed(2)
 

@@ -93,6 +93,9 @@ class FakeEngine:
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         return [ord(character) for character in text]
 
+    def begin_marks(self) -> list[int]:
+        return [1]
+
     def pieces(self, ids: list[int]) -> list[str]:
         return [chr(token) for token in ids]
 

@@ -43,6 +43,7 @@ class Script:
     fail: str = ""  # a title: every answer is refused with it after `crash_at` tokens, or at once
     start_crash: str = ""  # as `crash_how`, before Hello
     version: int = 1
+    template: bool = True  # whether the model says that it has a chat template
     replaces: int = 0  # how many characters the first text of a continued answer takes the place of
     huge: int = 0  # one token of this many characters
     save_seconds: float = 0.0  # how long saving a state takes
@@ -92,7 +93,8 @@ class ScriptedEngine:
                 pieces = tokens(item["text"])
                 self._send("tokenized", item["id"], ids=list(range(len(pieces))), pieces=pieces)
             elif item["type"] == "count_tokens":
-                self._send("tokens_counted", item["id"], total=sum(len(m["content"].split()) for m in item["messages"]))
+                texts = [item.get("prompt") or "", *(message["content"] for message in item.get("messages", ()))]
+                self._send("tokens_counted", item["id"], total=sum(len(text.split()) for text in texts))
             else:
                 self._work.put(item)
         if not self._script.immortal:
@@ -101,7 +103,8 @@ class ScriptedEngine:
     def _note(self, item: dict[str, Any]) -> None:
         if self._script.log:
             messages = item.get("request", {}).get("messages", ())
-            detail = item.get("path") or " | ".join(f"{m['role']}: {m['content']}" for m in messages)
+            said = " | ".join(f"{m['role']}: {m['content']}" for m in messages)
+            detail = item.get("path") or said or item.get("request", {}).get("prompt", "")
             with open(self._script.log, "a", encoding="utf-8") as file:
                 file.write(f"{item['type']} {detail}\n")
 
@@ -136,7 +139,7 @@ class ScriptedEngine:
             return
         self._loaded = True
         name = Path(item["path"]).stem
-        info = {"engine": "scripted", "path": item["path"], "name": name, "has_template": True}
+        info = {"engine": "scripted", "path": item["path"], "name": name, "has_template": self._script.template}
         self._send("loaded", item["id"], info=info)
 
     def _generate(self, item: dict[str, Any]) -> None:

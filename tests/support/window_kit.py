@@ -18,6 +18,7 @@ from desktop.library.known_files import KnownFiles
 from desktop.look import dress
 from desktop.main_window import Parts
 from desktop.models import Models
+from desktop.notebook.notebooks import Notebooks
 from desktop.settings.live import LiveSettings
 from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
@@ -77,15 +78,17 @@ def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
     session = ChatSession(
         store, client, items, sampling=lambda: live.sampling, model_name=lambda: models.status.name
     )
+    notebooks = Notebooks(store, client, sampling=lambda: live.sampling)
     session.settings_changed.connect(live.use_chat)
     live.chat_layer_changed.connect(session.set_settings)
     themes, jobs = ThemeSource(qt), Jobs()
     dress(qt, themes.theme)
     try:
-        yield Parts(store=store, client=client, session=session, items=items, models=models, live=live,
-                    themes=themes, state=state, jobs=jobs, known=KnownFiles(state))  # fmt: skip
+        yield Parts(store=store, client=client, session=session, notebooks=notebooks, items=items,
+                    models=models, live=live, themes=themes, state=state, jobs=jobs, known=KnownFiles(state))  # fmt: skip
     finally:
         session.close()
+        notebooks.close()
         client.shutdown()
         client.kill_now()
         jobs.kill_now()

@@ -200,3 +200,36 @@ def test_a_conversation_that_no_longer_fits_is_refused_where_nothing_may_be_left
     assert not answer.dropped
     assert answer.end.reason is FinishReason.CONTEXT
     engine.close()
+
+
+# --- raw texts --------------------------------------------------------------------------------------------------
+
+
+def going_on(text: str) -> GenerationRequest:
+    request = raw(text, max_tokens=4)
+    return GenerationRequest(prompt=request.prompt, only_end=True, ignore_end=True, sampling=request.sampling)
+
+
+def test_a_text_longer_than_the_context_is_continued_from_its_end(one_layer: Path) -> None:
+    engine = engines.load(one_layer, context_length=64)
+    with pytest.raises(UserError, match="too long"):
+        collect(engine, raw(TEXT * 3, max_tokens=4))
+    whole = engine.begin_marks() + engine.tokenize(TEXT * 3)
+    answer = collect(engine, going_on(TEXT * 3))
+    read_ids = cache_of(engine).ids[: answer.end.usage.prompt_tokens]
+    begin = len(engine.begin_marks())
+    assert read_ids[:begin] == whole[:begin]
+    assert read_ids[begin:] == whole[-(len(read_ids) - begin) :]
+    assert any("only its last part" in note for note in answer.end.notes)
+    engine.close()
+
+
+def test_a_text_that_grows_beyond_the_context_keeps_what_was_read_of_it(one_layer: Path) -> None:
+    engine = engines.load(one_layer, context_length=64)
+    text, reread = TEXT * 3, 0
+    for _step in range(12):
+        answer = collect(engine, going_on(text))
+        reread += answer.end.usage.evaluated_tokens > 16
+        text += answer.text
+    assert reread <= 4, "most of the time only the new end is read"
+    engine.close()

@@ -1,0 +1,1 @@
+"""Notebooks: one text that the model goes on with."""
