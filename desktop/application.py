@@ -123,7 +123,8 @@ class Application(QObject):
         opening.themes.choose(live.app.theme)
         opening.state.set("theme", live.app.theme)
         return Parts(store=store, client=client, session=session, notebooks=notebooks, items=items,
-                     models=models, live=live, themes=opening.themes, state=opening.state, jobs=Jobs(self), known=known)  # fmt: skip
+                     models=models, live=live, themes=opening.themes, state=opening.state, jobs=Jobs(self),
+                     known=known)  # fmt: skip
 
     def _dress(self) -> None:
         theme = self.parts.themes.theme

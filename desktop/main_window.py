@@ -659,9 +659,9 @@ class MainWindow(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.ActivationChange and self.isActiveWindow() and self.focusWidget() is None:
-            if self.pages.page == "chat":
-                self.focus_composer()
+        activated = event.type() == QEvent.Type.ActivationChange and self.isActiveWindow()
+        if activated and self.focusWidget() is None and self.pages.page == "chat":
+            self.focus_composer()
 
 
 class _Fold(QWidget):

@@ -1,4 +1,4 @@
-"""The middle of the window: the chat, the notebook, the library, the converter. Builds the others when they are first opened."""
+"""The middle of the window: chat, notebook, library, converter. All but the chat are built when first opened."""
 
 from __future__ import annotations
 

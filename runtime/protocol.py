@@ -149,7 +149,7 @@ class Tokenize(Command, tag="tokenize", frozen=True):
 
 
 class CountTokens(Command, tag="count_tokens", frozen=True):
-    """Counts the tokens of a conversation through the template, or of a raw `prompt`; answered also during an answer."""
+    """Counts the tokens of a conversation through the template, or of a raw `prompt`; also while an answer runs."""
 
     messages: tuple[Message, ...] = ()
     prompt: str | None = None

@@ -137,7 +137,8 @@ class NotebookPage(QWidget):
         self.edit.continue_requested.connect(self.go_on)
         self.edit.focus_moved.connect(self._show_focus)
         self.edit.cursorPositionChanged.connect(self._count_soon)
-        again = QShortcut(QKeySequence("Ctrl+Shift+Return"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        here = Qt.ShortcutContext.WidgetWithChildrenShortcut
+        again = QShortcut(QKeySequence("Ctrl+Shift+Return"), self, context=here)
         again.activated.connect(self._write_again)
         self._connect_books()
 

@@ -85,7 +85,8 @@ def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
     dress(qt, themes.theme)
     try:
         yield Parts(store=store, client=client, session=session, notebooks=notebooks, items=items,
-                    models=models, live=live, themes=themes, state=state, jobs=jobs, known=KnownFiles(state))  # fmt: skip
+                    models=models, live=live, themes=themes, state=state, jobs=jobs,
+                    known=KnownFiles(state))  # fmt: skip
     finally:
         session.close()
         notebooks.close()
