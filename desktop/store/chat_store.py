@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
+from desktop.store.backups import Backup, list_backups, make_backup, restore
 from desktop.store.database import ChatDatabase
 from desktop.store.keeper import RETRY_SECONDS, Keeper, Operation, reason
 from desktop.store.notebooks import SaveNotebook, delete_notebook, list_notebooks, read_notebook
@@ -219,6 +220,30 @@ class ChatStore(QObject):
         """Removes a message that nothing follows."""
         self._write(lambda database: database.remove_message(message_id), changed=True)
 
+    # --- backups ---------------------------------------------------------------------------------------------------
+
+    def list_backups(self, then: Callable[[list[Backup]], None]) -> None:
+        """Lists the copies of the chats beside their file, the latest first."""
+        self._on_disk(lambda database: list_backups(_file_of(database)), lambda found, _error: then(found or []))
+
+    def back_up(self, then: Callable[[Path | None, ErrorInfo | None], None]) -> None:
+        """Copies the chats as they are now; `then` gets where, or what went wrong."""
+        self._on_disk(make_backup, then)
+
+    def restore_backup(self, backup: Path, then: Callable[[Path | None, ErrorInfo | None], None]) -> None:
+        """Puts a copy in the place of all chats; `then` gets where those were copied to, or what went wrong."""
+        self._on_disk(lambda database: restore(database, backup), then)
+        self.changed.emit()
+
+    def _on_disk(self, operation: Operation[_T], then: Callable[[_T | None, ErrorInfo | None], None]) -> None:
+        def tried(_database: ChatDatabase) -> tuple[_T | None, ErrorInfo | None]:
+            try:
+                return self._keeper.on_disk(operation), None
+            except UserError as error:
+                return None, error.info
+
+        self._read(tried, lambda answer: then(*(answer or (None, None))))
+
     # --- the thread ------------------------------------------------------------------------------------------------
 
     def _read(self, operation: Operation[_T], then: Callable[[_T | None], None]) -> None:
@@ -252,3 +277,8 @@ class ChatStore(QObject):
     @Slot(object, object)
     def _call_back(self, then: Callable[[Any], None], result: Any) -> None:
         then(result)
+
+
+def _file_of(database: ChatDatabase) -> Path:
+    assert database.path is not None, "only chats on disk have backups"
+    return database.path

@@ -37,8 +37,10 @@ _BUSY_SECONDS = 1.0  # closing may meet a busy file twice and still ends within 
 class ChatDatabase:
     """All chats of one profile in a file, or in memory where `path` is None."""
 
-    def __init__(self, path: Path | None = None, *, migrations: Sequence[str] = MIGRATIONS) -> None:
-        """Opens or makes the file and migrates it.
+    def __init__(
+        self, path: Path | None = None, *, migrations: Sequence[str] = MIGRATIONS, backs_up: bool = True
+    ) -> None:
+        """Opens or makes the file and migrates it; a copy is made before that, unless `backs_up` is False.
 
         Raises `NewerChats`; sqlite3.OperationalError where the place cannot be used; another sqlite3.DatabaseError
         where the file is damaged.
@@ -46,7 +48,7 @@ class ChatDatabase:
         self.path = path
         self._connection = connect(str(path) if path is not None else ":memory:")
         try:
-            self._set_up(migrations)
+            self._set_up(migrations, backs_up=backs_up)
         except BaseException:
             self._connection.close()
             raise
@@ -61,13 +63,13 @@ class ChatDatabase:
         copy._set_up(MIGRATIONS)
         return copy
 
-    def _set_up(self, migrations: Sequence[str]) -> None:
+    def _set_up(self, migrations: Sequence[str], *, backs_up: bool = True) -> None:
         refuse_newer(self._connection, self.path, migrations)
         # A killed process loses nothing with NORMAL in a write-ahead log; a power cut may lose the last moments.
         self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA secure_delete = ON")  # a deleted chat is gone from the file as well
-        migrate(self._connection, self.path, migrations)
+        migrate(self._connection, self.path if backs_up else None, migrations)
         self._indexed = search.prepare(self._connection)
 
     def recover(self) -> None:

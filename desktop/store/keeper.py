@@ -139,6 +139,13 @@ class Keeper:
             self._waiting = [older for older in self._waiting if getattr(older, "replaces", None) != same]
         self._waiting.append(operation)
 
+    def on_disk(self, operation: Operation[_T]) -> _T:
+        """Does what needs the file itself. Raises `ChatsNotSaved` where the chats are only in memory."""
+        self._try_disk()
+        if self._disk is None or self._memory is not None:
+            raise ChatsNotSaved(self._path or Path(), _("the chats are only in memory"))
+        return operation(self._disk)
+
     def close(self) -> None:
         """Saves what waits, where that is possible, and closes the files."""
         self._tried = 0.0
