@@ -40,6 +40,7 @@ ACTIONS = (
     Declared("composer", N_("Write a message"), ("Ctrl+J",)),
     Declared("receipts", N_("How the answers were made"), ("Ctrl+Shift+I",)),
     Declared("diagnostics", N_("Diagnostics and logs"), ("Ctrl+Shift+D",)),
+    Declared("backups", N_("Backups: make one, or go back to one"), ("Ctrl+Shift+B",)),
     Declared("export_markdown", N_("Export this chat as Markdown"), ("Ctrl+S",)),
     Declared("export_json", N_("Export this chat as JSON"), ("Ctrl+Shift+S",)),
     Declared("import_chats", N_("Import chats from a file"), ("Ctrl+Shift+O",)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
@@ -42,7 +43,7 @@ from desktop.settings.live import LiveSettings
 from desktop.shell import STATE_KEY
 from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
-from desktop.store.keeper import ChatsNotSaved
+from desktop.store.keeper import ChatsDamaged, ChatsNotSaved
 from desktop.store.records import ChatSummary, NotebookSummary
 from desktop.theme import Size, Space, Theme, ThemeSource
 from runtime.errors import ErrorInfo
@@ -53,6 +54,7 @@ from runtime.settings import changed
 from runtime.text import _
 
 if TYPE_CHECKING:
+    from desktop.backups_card import BackupsCard
     from desktop.chat.answer_card import AnswerCard
     from desktop.diagnostics_card import DiagnosticsCard
     from desktop.notebook.page import NotebookPage
@@ -63,7 +65,8 @@ if TYPE_CHECKING:
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
 _NO_TEMPLATE = "no_template_in_model"
 _PRIVATE = ("stop", "grammar", "json_schema", "logit_bias", "lora", "draft_model", "template")  # may hold own words
-_MODEL, _SAVING, _CLOSING = "model", "saving", "closing"  # what notices are about that are taken away
+# What notices are about that are taken away.
+_MODEL, _SAVING, _CLOSING, _RESTORED = "model", "saving", "closing", "restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +186,7 @@ class MainWindow(QWidget):
             "notebook": lambda: self.pages.turn_to("notebook"),
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
             "receipts": self.show_receipts, "diagnostics": self.show_diagnostics,
+            "backups": self.show_backups,
             "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
             "export_json": lambda: self.exchange.ask_export(self._parts.session.chat_id, "json"),
             "import_chats": self.exchange.ask_import,
@@ -330,7 +334,9 @@ class MainWindow(QWidget):
     def show_problem(self, error: ErrorInfo) -> None:
         """Shows an error above the conversation."""
         about = _SAVING if error.code == ChatsNotSaved.code else ""
-        self.notice.show_error(error, tone="bad" if error.code == "bug" else "caution", about=about)
+        action = _("Look at the backups") if error.code == ChatsDamaged.code else ""
+        tone = "bad" if error.code == "bug" else "caution"
+        self.notice.show_error(error, action=action, tone=tone, about=about)
 
     def _note_saving(self) -> None:
         self.notice.dismiss(about=_SAVING)
@@ -407,6 +413,8 @@ class MainWindow(QWidget):
             self._parts.models.load()
         elif code == _NO_TEMPLATE:
             self._choose_template()
+        elif code == ChatsDamaged.code:
+            self.show_backups()
         elif code == _CLOSING:
             self.quit_requested.emit()
         else:
@@ -590,6 +598,33 @@ class MainWindow(QWidget):
         card = DiagnosticsCard(lambda: report(found, engine, settings), lambda: reveal(found.logs), self)
         card.open_over(self)
         return card
+
+    def show_backups(self) -> BackupsCard:
+        """Shows the backups of the chats, to go back to one."""
+        from desktop.backups_card import BackupsCard
+        from desktop.library.page import reveal
+
+        card = BackupsCard(self._parts.store, lambda: reveal(places().chats_file), self)
+        card.restore_requested.connect(self.restore_backup)
+        card.open_over(self)
+        return card
+
+    def restore_backup(self, path: Path) -> None:
+        """Ends what is being written and puts a backup in the place of all chats and notebooks."""
+        self._parts.notebooks.start_over()
+        self._parts.session.start_over()
+        self._parts.store.restore_backup(path, lambda kept, error: self._restored(kept, error))
+
+    def _restored(self, kept: Path | None, error: ErrorInfo | None) -> None:
+        if not isValid(self):
+            return
+        self._parts.notebooks.open_latest()
+        self.sidebar.refresh()
+        if kept is not None:
+            words = _("The backup was restored. What was there before is in the list of backups.")
+            error = ErrorInfo(title=words, code=_RESTORED)
+        if error is not None:
+            self.notice.show_error(error, tone="quiet" if kept is not None else "bad", about=_RESTORED)
 
     def _show_shortcuts(self) -> None:
         ShortcutsCard(self).open_over(self)

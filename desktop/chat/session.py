@@ -322,6 +322,15 @@ class ChatSession(QObject):
         for id in list(self._answers):
             self._end_answer(id, MessageState.STOPPED)
 
+    def start_over(self) -> None:
+        """Ends every answer where it is and shows an empty chat: all chats are about to be replaced."""
+        running = list(self._answers)
+        self.close()
+        for id in running:
+            self._engine.stop(id)
+        self.waiting.forget_all()
+        self.new_chat()
+
     # --- loading ---------------------------------------------------------------------------------------------------
 
     def _leave(self) -> None:

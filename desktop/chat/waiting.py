@@ -59,6 +59,10 @@ class WaitingMessages(QObject):
         """Drops what waits in a chat that is gone."""
         self._texts.pop(chat_id, None)
 
+    def forget_all(self) -> None:
+        """Drops what waits anywhere."""
+        self._texts.clear()
+
     def draft_with(self, chat_id: str, written: str) -> str:
         """Returns what is stored as a chat's draft: what waits, and what is written after it."""
         return joined([*self.of(chat_id), written])

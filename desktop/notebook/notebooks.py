@@ -214,6 +214,18 @@ class Notebooks(QObject):
         """Stores everything as it stands."""
         self.save()
 
+    def start_over(self) -> None:
+        """Ends all writing where it is and shows an empty notebook: all of them are about to be replaced."""
+        self.save()
+        running, self._running = self._running, {}
+        for id, book in running.items():
+            self._engine.stop(id)
+            book.finish()
+        self._books, self._wanted, self._opened = {}, "", False
+        self._current = self._watched(Notebook(parent=self))
+        self.shown.emit(self._current)
+        self._show_busy()
+
     def _ask(self, book: Notebook, position: int, *, again: bool = False) -> None:
         sampling = self._sampling()
         prompt = book.text_before(position)

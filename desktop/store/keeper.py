@@ -60,7 +60,7 @@ class ChatsDamaged(UserError):
             _("“{path}” is damaged. It was kept as “{kept}”, and a new file was started.").format(
                 path=shown_path(path), kept=kept.name
             ),
-            _("If you have a backup of “{name}”, put it back while Quern is closed.").format(name=path.name),
+            _("If there is a backup, it can be restored."),
         )
 
 
