@@ -23,6 +23,7 @@ from convert.writing import ConversionStopped
 from runtime import interrupts, places, text
 from runtime.engine import StopFlag
 from runtime.errors import ErrorInfo, UserError
+from runtime.network import close_network
 from runtime.text import _, set_language
 
 _LOOK = 0.1  # seconds between two looks at the flag
@@ -164,6 +165,7 @@ def _keep_end(stream: Any, log: list[bytes]) -> None:
 def main() -> int:
     """Reads a request from stdin, and writes its events to stdout."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    close_network()
     stream = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # native code prints
     envelope = msgspec.json.decode(sys.stdin.buffer.readline(), type=Envelope, dec_hook=_read)

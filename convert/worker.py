@@ -21,6 +21,7 @@ import msgspec
 from convert.job_request import ConvertRequest
 from runtime.engine import StopFlag
 from runtime.errors import ErrorInfo, UserError
+from runtime.network import close_network
 from runtime.places import make_folder, path_of, places
 from runtime.text import _, set_language
 
@@ -93,6 +94,7 @@ def _watch(lines: BinaryIO, stop: StopFlag) -> None:
 def main() -> int:
     """Runs one conversion and returns 0; how it ended is in its last event."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the parent decides
+    close_network()
     _lower_priority()
     out, stop = _own_stdout(), StopFlag()
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=ConvertRequest)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import sys
 
+from runtime.network import close_network
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs what the arguments ask for and returns the exit code."""
     _fill_closed_streams()
     words = sys.argv[1:] if arguments is None else arguments
+    close_network()
     if words[:1] == ["engine"]:
         from runtime import worker
 

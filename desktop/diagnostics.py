@@ -13,6 +13,7 @@ from pathlib import Path
 from PySide6.QtCore import qVersion
 
 from desktop.human import data_size
+from runtime import network
 from runtime.errors import UserError
 from runtime.places import Places, path_of
 from runtime.protocol import EngineInfo
@@ -29,6 +30,7 @@ def report(places: Places, engine: EngineInfo | None, changed: Sequence[str]) ->
         (_("Versions"), _versions()),
         (_("Model"), _model(engine)),
         (_("Changed settings"), list(changed)),
+        (_("Network"), network.report(places.logs)),
         (_("Places"), [str(place) for place in (places.config, places.data, places.logs, places.models)]),
         *((path.name, _tail(path)) for path in sorted(places.logs.glob("*.log"))),
     ]

@@ -21,6 +21,7 @@ from runtime import interrupts, memory, text
 from runtime.errors import ErrorInfo, UserError
 from runtime.gguf_header import GgufHeader
 from runtime.memory import MemoryEstimate
+from runtime.network import close_network
 from runtime.params import LoadParams
 from runtime.places import path_of, spelled_path
 from runtime.text import _
@@ -135,6 +136,7 @@ def _command() -> list[str]:
 
 def main() -> int:
     """Answers the request on stdin. Returns the exit code."""
+    close_network()
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # native code prints
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=_Request)

@@ -28,6 +28,7 @@ from runtime import chat_template, control_text, interrupts, turns
 from runtime.child_limits import CAN_LIMIT_MEMORY, limit_memory
 from runtime.errors import UserError
 from runtime.messages import Message
+from runtime.network import close_network
 from runtime.text import _
 
 MEMORY_LIMIT = 256 * 1024 * 1024  # bytes a template may use, beyond what the child holds when it starts
@@ -337,6 +338,7 @@ def _child_environment() -> dict[str, str]:
 def main() -> int:
     """Answers requests from stdin until it closes. Returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal reaches every process there; the parent decides
+    close_network()
     limit_memory(MEMORY_LIMIT)
     with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as answers:
         _serve(requests, answers)

@@ -23,6 +23,7 @@ from runtime.engine import Engine, LoadListener, StopFlag
 from runtime.engines import open_engine
 from runtime.errors import ErrorInfo, UserError
 from runtime.model_hash import ModelHashes
+from runtime.network import close_network
 from runtime.places import path_of
 from runtime.priority import prefer_answers
 from runtime.text import _
@@ -270,6 +271,7 @@ def _stdin_lines() -> Iterator[bytes]:
 def main(argv: list[str] | None = None) -> int:
     """Runs the engine process until stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the parent decides
+    close_network()
     prefer_answers()
     Worker(_stdin_lines(), _own_stdout()).run()
     return 0

@@ -65,6 +65,7 @@ def all_checks() -> dict[str, tuple[str, Callable[[], Result]]]:
         "window": (_("Window"), _window),
         "x11": (_("X11 libraries"), _x11),
         "places": (_("Folders"), _places),
+        "network": (_("Network"), _network),
         "settings": (_("Settings"), _settings),
         "search": (_("Search in chats"), _search),
         "translations": (_("Translations"), _translations),
@@ -263,6 +264,13 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
+
+
+def _network() -> Result:
+    from runtime import network
+    from runtime.places import places
+
+    return "\n".join(network.report(places().logs)), ""
 
 
 def _settings() -> Result:

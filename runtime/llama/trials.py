@@ -22,6 +22,7 @@ import msgspec
 from runtime import interrupts
 from runtime.llama.trial_model import ALL_TYPES, COMMON_TYPES, VOCABULARY, write_trial_model
 from runtime.llama.verdicts import TriedDevice, Verdict
+from runtime.network import close_network
 
 TIME_LIMIT = 120.0  # seconds; a driver compiles its programs at the first use
 _PROMPT, _THREADS = 96, 2  # tokens; more than the largest tile of any kernel, and a thread beside the main one
@@ -92,6 +93,7 @@ def fatal_reason(status: int) -> str | None:
 
 def main(words: list[str] | None = None) -> int:
     """Tries the back end that the one argument names. Returns the exit code."""
+    close_network()
     (name,) = sys.argv[1:] if words is None else words
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # native code prints
