@@ -13,8 +13,10 @@ import numpy as np
 from convert.compare import TextTooShort, chunks_of
 from convert.importance import Importance, Measured
 from runtime.engine import LoadListener, StopFlag
+from runtime.installation import require_torch
 from runtime.params import LoadParams
 from runtime.reading import ReadingStopped, ReadProgress
+from runtime.text import _
 
 _CONTEXT = 512
 _LEAST = 32  # tokens
@@ -28,6 +30,7 @@ def measure(
 
     Raises `TextTooShort`, `ReadingStopped`, and what loading a model raises.
     """
+    require_torch(_("Measuring an importance matrix"))
     from runtime.native.input_squares import SquareReader  # torch takes seconds
 
     params = params.replace(engine="native", context_length=params.context_length or _CONTEXT)

@@ -14,6 +14,8 @@ from runtime.network import close_network
 def main(arguments: list[str] | None = None) -> int:
     """Runs what the arguments ask for and returns the exit code."""
     _fill_closed_streams()
+    if getattr(sys, "frozen", False):
+        _prepare_package()
     words = sys.argv[1:] if arguments is None else arguments
     close_network()
     if words[:1] == ["engine"]:
@@ -63,6 +65,15 @@ def _fill_closed_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number is this one
 
 
+def _prepare_package() -> None:
+    import multiprocessing
+
+    from runtime.installation import restore_library_path
+
+    multiprocessing.freeze_support()  # a library's worker process comes in here, and goes no further
+    restore_library_path()
+
+
 def _command_line(words: list[str]) -> int:
     try:
         from desktop.cli.main import run
@@ -74,6 +85,8 @@ def _command_line(words: list[str]) -> int:
 
 def _wants_window(words: list[str]) -> bool:
     """Nothing, or one model file: this is how a desktop opens a file that was double-clicked."""
+    if "_QUERN_COMPLETE" in os.environ:
+        return False  # a shell asks what may follow; desktop/cli/completion.py answers
     return not words or (len(words) == 1 and words[0].lower().endswith(".gguf") and os.path.isfile(words[0]))
 
 

@@ -45,6 +45,7 @@ ACTIONS = (
     Declared("export_json", N_("Export this chat as JSON"), ("Ctrl+Shift+S",)),
     Declared("import_chats", N_("Import chats from a file"), ("Ctrl+Shift+O",)),
     Declared("stop", N_("Stop the answer"), ("Esc",)),
+    Declared("about", N_("About Quern"), ("Shift+F1",)),
     Declared("shortcuts", N_("Show the keyboard shortcuts"), ("F1", "?")),
     Declared("quit", N_("Quit"), ("Ctrl+Q",)),
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from runtime.errors import ErrorInfo, UserError
+from runtime.installation import repair_advice
 from runtime.text import N_, _
 
 _SHOWN_LINES = 30
@@ -57,7 +58,7 @@ class EngineNotStarted(EngineEnded):
     code = "engine_not_started"
     title = N_("The engine could not be started.")
     cause = N_("Its program is missing, incomplete or not allowed to run (exit status {status}).")
-    advice = N_("Run the set-up again; “quern doctor” shows what is missing.")
+    advice = N_("Install Quern again, or run its set-up; “quern doctor” shows what is missing.")
 
 
 class EngineIllegalInstruction(EngineEnded):
@@ -132,7 +133,7 @@ class EngineMismatch(UserError):
             _("It speaks version {found} of their common language; this window needs version {wanted}.").format(
                 found=found, wanted=wanted
             ),
-            _("Run the set-up again."),
+            repair_advice(),
         )
 
 

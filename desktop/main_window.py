@@ -54,6 +54,7 @@ from runtime.settings import changed
 from runtime.text import _
 
 if TYPE_CHECKING:
+    from desktop.about_card import AboutCard
     from desktop.backups_card import BackupsCard
     from desktop.chat.answer_card import AnswerCard
     from desktop.diagnostics_card import DiagnosticsCard
@@ -190,7 +191,7 @@ class MainWindow(QWidget):
             "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
             "export_json": lambda: self.exchange.ask_export(self._parts.session.chat_id, "json"),
             "import_chats": self.exchange.ask_import,
-            "shortcuts": self._show_shortcuts, "quit": self.quit_requested.emit,
+            "about": self.show_about, "shortcuts": self._show_shortcuts, "quit": self.quit_requested.emit,
         }  # fmt: skip
 
     def _connect_widgets(self) -> None:
@@ -596,6 +597,16 @@ class MainWindow(QWidget):
         settings = [f"{name}={value}" for group in (live.load, live.sampling) for name, value in changed(group).items()
                     if name not in _PRIVATE]  # fmt: skip
         card = DiagnosticsCard(lambda: report(found, engine, settings), lambda: reveal(found.logs), self)
+        card.open_over(self)
+        return card
+
+    def show_about(self) -> AboutCard:
+        """Shows version, build, engines and licences."""
+        from desktop.about import about_text, licence_file
+        from desktop.about_card import AboutCard
+        from desktop.library.page import reveal
+
+        card = AboutCard(about_text, licence_file(), reveal, self)
         card.open_over(self)
         return card
 

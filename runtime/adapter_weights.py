@@ -18,6 +18,7 @@ from runtime.config_files import read_object
 from runtime.errors import UserError
 from runtime.gguf_checkpoint import GgufTensors
 from runtime.gguf_header import read_header
+from runtime.installation import require_torch
 from runtime.model_errors import clean_name
 from runtime.places import shown_path
 from runtime.safetensors_file import SafetensorsFile
@@ -143,6 +144,7 @@ def _tensors(folder: Path) -> TensorSource:
     if (folder / "adapter_model.safetensors").exists():
         return SafetensorsFile(folder / "adapter_model.safetensors")
     if (folder / "adapter_model.bin").exists():
+        require_torch(_("Reading a PyTorch file (.bin)"))
         torch_file: TensorSource = importlib.import_module("runtime.torch_file").TorchFile(folder / "adapter_model.bin")
         return torch_file
     raise UnsupportedAdapter(folder, _("It has no {file}.").format(file="adapter_model.safetensors"))

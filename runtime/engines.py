@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from runtime.engine import Embedder, Engine, Inspector, LoadListener, StopFlag, Tokenizer
+from runtime.installation import require_torch
 from runtime.model_errors import UnsupportedModel
 from runtime.params import LoadParams
 from runtime.text import _
@@ -25,6 +26,7 @@ def open_engine(
 ) -> Engine:
     """Loads the model and returns its engine. Raises `UserError` where the file or the machine does not allow it."""
     if engine_of(path, params) == "native":
+        require_torch(_("Quern's own engine"))
         from runtime.native.engine import NativeEngine
 
         return NativeEngine(path, params, listener=listener, stop=stop)
@@ -39,6 +41,7 @@ def open_embedder(
 ) -> Embedder:
     """Loads a model to make vectors with. Raises `UserError` where the file or the machine does not allow it."""
     if engine_of(path, params) == "native":
+        require_torch(_("Quern's own engine"))
         from runtime.native.embedding import NativeEmbedder
 
         return NativeEmbedder(path, params, listener=listener, stop=stop)
@@ -52,6 +55,7 @@ def open_inspector(
     path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
 ) -> Inspector:
     """Loads a model to look into, always with Quern's own engine. Raises `UserError` where that cannot run it."""
+    require_torch(_("Looking into a model"))
     from runtime.native.inspection import Inspector as NativeInspector
 
     return NativeInspector(path, params, listener=listener, stop=stop)

@@ -15,6 +15,7 @@ from typing import Any
 
 from runtime.config_files import read_object
 from runtime.errors import UserError
+from runtime.installation import require_torch
 from runtime.model_errors import DamagedModel, clean_name
 from runtime.places import shown_path
 from runtime.safetensors_file import SafetensorsFile
@@ -203,6 +204,7 @@ def _numbered(folder: Path) -> list[Path]:
 def _opened(path: Path) -> TensorSource:
     if path.suffix == ".safetensors":
         return SafetensorsFile(path)
+    require_torch(_("Reading a PyTorch file (.bin)"))
     torch_file: TensorSource = importlib.import_module("runtime.torch_file").TorchFile(path)  # imports torch
     return torch_file
 

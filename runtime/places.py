@@ -13,6 +13,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 import platformdirs
 
 from runtime.errors import UserError
+from runtime.installation import installation
 from runtime.text import N_, _
 
 HOME_VARIABLE = "QUERN_HOME"
@@ -101,13 +102,15 @@ class Places:
 
 
 def places() -> Places:
-    """Returns where things lie: all below QUERN_HOME where that is set, else where the system keeps such files.
+    """Returns where things lie: below QUERN_HOME where that is set, in the folder of a portable copy, or as usual here.
 
     Raises `NoHome` where the system names no absolute folder.
     """
     override = os.environ.get(HOME_VARIABLE, "").strip()
     if override:
         return _portable(Path(os.path.abspath(os.path.expanduser(override))))
+    if beside := installation().portable_home:
+        return _portable(beside)
     try:
         found = _of_the_system(platformdirs.PlatformDirs(_APP, appauthor=False))
     except RuntimeError as error:  # newer versions of platformdirs; older ones return a path that begins with "~"

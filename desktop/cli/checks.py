@@ -13,15 +13,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 import resources
 from desktop.cli import probes
-from desktop.cli.commands import version
 from desktop.cli.layout import shown_path
 from runtime.errors import UserError
+from runtime.installation import full_version, installation, repair_advice
 from runtime.messages import Message, Role
 from runtime.text import LANGUAGES, _, sentences
 
@@ -61,6 +61,7 @@ def all_checks() -> dict[str, tuple[str, Callable[[], Result]]]:
         "llama": (_("Engine llama.cpp"), _llama),
         "starter": (_("Starter model"), _starter),
         "self-test": (_("Self-test"), _self_test),
+        "native": (_("Quern's own engine"), _native),
         "templates": (_("Chat templates"), _templates),
         "window": (_("Window"), _window),
         "x11": (_("X11 libraries"), _x11),
@@ -80,14 +81,14 @@ def _guarded(name: str, title: str, check: Callable[[], Result]) -> Finding:
         found, advice = check()
     except UserError as error:
         found = sentences(error.info.title, error.info.message)
-        advice = error.info.hint or _("Run the set-up again.")
+        advice = error.info.hint or repair_advice()
     except (OSError, ImportError) as error:
-        found, advice = f"{type(error).__name__}: {error}", _("Run the set-up again.")
+        found, advice = f"{type(error).__name__}: {error}", repair_advice()
     return Finding(name=name, title=title, ok=not advice, found=found, advice=advice, needed=name not in OPTIONAL)
 
 
 def _version() -> Result:
-    return f"{version()} · Python {platform.python_version()} · {shown_path(sys.executable)}", ""
+    return f"{full_version()} · Python {platform.python_version()} · {shown_path(sys.executable)}", ""
 
 
 def _computer() -> Result:
@@ -114,7 +115,7 @@ def _graphics(card: GraphicsCard) -> str:
 def _llama() -> Result:
     outcome = probes.probe("llama")
     if not outcome.found:
-        return _ended(outcome), _("Run the set-up again; it builds llama.cpp for this processor.")
+        return _ended(outcome), repair_advice()
     found = outcome.found
     devices = [_device(line, found["memory"].get(line.partition(":")[0])) for line in found["devices"]]
     return "\n".join((found["build"].replace(" = 1", ""), *devices, *found["lines"])), ""
@@ -151,6 +152,16 @@ def _starter() -> Result:
 
 def _self_test() -> Result:
     """Reads a prompt of some length and writes a few tokens, in an engine process: what every chat needs."""
+    return _tried("llama")
+
+
+def _native() -> Result:
+    if not installation().has_torch and installation().is_package:
+        return _("not part of this edition; the full edition of Quern has it"), ""
+    return _tried("native")
+
+
+def _tried(name: Literal["llama", "native"]) -> Result:
     from runtime.engine_process import EngineProcess
     from runtime.params import LoadParams, SamplingParams
     from runtime.protocol import Finished, GenerationRequest
@@ -159,7 +170,7 @@ def _self_test() -> Result:
         prompt=_SELF_TEST_PROMPT, ignore_end=True, sampling=SamplingParams(temperature=0, max_tokens=8)
     )
     with EngineProcess() as engine, _ended_after(_SELF_TEST_SECONDS, engine.pid):
-        engine.load(_model_to_test(), LoadParams(context_length=512))
+        engine.load(_model_to_test(), LoadParams(context_length=512, engine=name))
         *_events, finished = engine.generate(request)
     assert isinstance(finished, Finished)
     usage = finished.usage
@@ -204,7 +215,7 @@ def _templates() -> Result:
     finally:
         renderer.close()
     if rendered.text != "ok":
-        return _("The template process wrote “{text}”.").format(text=rendered.text), _("Run the set-up again.")
+        return _("The template process wrote “{text}”.").format(text=rendered.text), repair_advice()
     return _("They are applied in a process of their own."), ""
 
 
@@ -223,7 +234,7 @@ def _x11() -> Result:
         return _("not needed on this system"), ""
     outcome = probes.probe("xcb")
     if outcome.status != 0:
-        return _ended(outcome), _("Run the set-up again.")
+        return _ended(outcome), repair_advice()
     if missing := outcome.found.get("missing"):
         library = missing.split(":")[0]
         return missing, _("Install the package that holds {library}; libxcb-cursor0 is the usual one.").format(
@@ -297,5 +308,5 @@ def _translations() -> Result:
         if code != "en" and not resources.path("translations", code, "LC_MESSAGES", "quern.mo").is_file()
     ]  # fmt: skip
     if missing:
-        return _("Missing: {names}").format(names=", ".join(missing)), _("Run the set-up again.")
+        return _("Missing: {names}").format(names=", ".join(missing)), repair_advice()
     return ", ".join(LANGUAGES.values()), ""

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,11 @@ from desktop.cli.layout import shown_path, two_columns, wrapped
 from runtime.errors import UserError
 from runtime.model_errors import ModelMissing
 from runtime.text import N_, _
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMPLETION_VARIABLE = "_QUERN_COMPLETE"  # set by the shell that wants a word completed
 
 
 class UsageProblem(UserError):
@@ -39,6 +44,32 @@ class Option(click.Option):
         """Returns the names and the help, without what click would add in English."""
         record = super().get_help_record(ctx)
         return (record[0], self.help or "") if record else None
+
+
+class FileArgument(click.Argument):
+    """An argument that the shell completes with file names."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Leaves it to the shell."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+class ModelArgument(FileArgument):
+    """A model: the shell completes it with the names in the library, and paths as it does anywhere."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Returns the models whose names go on with what was typed."""
+        from click.shell_completion import CompletionItem
+
+        from runtime.library import Library
+
+        if not incomplete.startswith((".", "/", "~")):
+            begun = incomplete.lower()
+            if names := [model.name for model in Library().models() if model.name.lower().startswith(begun)]:
+                return [CompletionItem(name) for name in names]
+        return super().shell_complete(ctx, incomplete)
 
 
 class Command(click.Command):
@@ -210,23 +241,15 @@ def _model_in_place_of_command(path: Path) -> UserError:
 
 def _version_option() -> Option:
     def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        from runtime.installation import full_version
+
         if value and not ctx.resilient_parsing:
-            output.write_line(f"Quern {version()}")
+            output.write_line(f"Quern {full_version()}")
             ctx.exit()
 
     return Option(
         "--version", is_flag=True, is_eager=True, expose_value=False, callback=show, help=_("Shows the version.")
     )
-
-
-def version() -> str:
-    """Returns the installed version, or a word for a source folder that was never installed."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version("quern")
-    except importlib.metadata.PackageNotFoundError:
-        return _("(not installed)")
 
 
 def usage_problem(error: click.UsageError) -> UsageProblem:

@@ -8,7 +8,7 @@ import click
 
 import resources
 from desktop.cli import output
-from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.layout import harmless
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import setting_options
@@ -35,8 +35,8 @@ def command() -> click.Command:
             "quern compare model-f16.gguf model-q4_k_m.gguf --text - --json < letters.txt",
         ),
         params=[
-            click.Argument(["reference"], metavar="REFERENCE"),
-            click.Argument(["candidate"], metavar="CANDIDATE"),
+            ModelArgument(["reference"], metavar="REFERENCE"),
+            ModelArgument(["candidate"], metavar="CANDIDATE"),
             Option("--text", metavar="FILE", help=_(
                 "The text file; “-” reads the input. Without it, a text of Quern's own: English, Chinese and code.")),
             json_option(),

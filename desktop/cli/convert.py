@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from desktop.cli import convert_report, output
-from desktop.cli.commands import Command, Option, UsageProblem, json_option
+from desktop.cli.commands import Command, FileArgument, ModelArgument, Option, UsageProblem, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.score import text_of
 from runtime.engine import StopFlag
@@ -39,8 +39,8 @@ def command() -> click.Command:
             "quern convert ~/adapters/style style.gguf --base ~/models/my-model --type f16",
         ),
         params=[
-            click.Argument(["source"], metavar="SOURCE"),
-            click.Argument(["target"], metavar="OUTPUT"),
+            ModelArgument(["source"], metavar="SOURCE"),
+            FileArgument(["target"], metavar="OUTPUT"),
             Option("--type", "recipe", metavar="TYPE", default="", help=_(
                 "What the numbers become: {types}.").format(types="F32, F16, BF16, Q8_0, Q6_K, Q4_K_M, Q4_0, …")),
             Option("--auto", is_flag=True, default=False, help=_(

@@ -10,7 +10,7 @@ import click
 
 from desktop.cli import output
 from desktop.cli.chat import input_lines
-from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.layout import cut, harmless
 from desktop.cli.loading import opened_embedder, wanted
 from desktop.cli.options import setting_options
@@ -39,7 +39,7 @@ def command() -> click.Command:
             "quern embed ~/models/minilm.gguf - --json < sentences.txt",
         ),
         params=[
-            click.Argument(["model"], metavar="MODEL"),
+            ModelArgument(["model"], metavar="MODEL"),
             click.Argument(["texts"], metavar="TEXT...", nargs=-1, required=True),
             Option(
                 "--pooling", type=click.Choice(POOLINGS, case_sensitive=False), default="auto",

@@ -9,7 +9,7 @@ import click
 
 import resources
 from desktop.cli import output
-from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.layout import harmless
 from desktop.cli.loading import wanted
 from desktop.cli.options import setting_options
@@ -37,7 +37,7 @@ def command() -> click.Command:
             "quern imatrix model-f16.gguf --text letters.txt -o imatrix.gguf",
         ),
         params=[
-            click.Argument(["model"], metavar="MODEL"),
+            ModelArgument(["model"], metavar="MODEL"),
             Option("-o", "--output", "target", metavar="FILE", required=True, help=_("The file to write.")),
             Option("--text", metavar="FILE", help=_(
                 "The text file; “-” reads the input. Without it, a text of Quern's own: English, Chinese and code.")),

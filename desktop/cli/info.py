@@ -12,7 +12,7 @@ import click
 from convert.card import KEY as CARD_KEY
 from convert.card import card_of
 from desktop.cli import output
-from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.convert_report import card_rows
 from desktop.cli.layout import columns, cut, harmless, shown_path
 from desktop.cli.loading import wanted
@@ -55,7 +55,7 @@ def command() -> click.Command:
         )),
         examples=("quern info starter", "quern info ~/models/model.gguf --context-length 32768 --tensors all"),
         params=[
-            click.Argument(["model"], required=False, metavar="[PATH|MODEL]"),
+            ModelArgument(["model"], required=False, metavar="[PATH|MODEL]"),
             Option(
                 "--tensors", type=click.Choice(("summary", "all"), case_sensitive=False), default="summary",
                 help=_("Counts the tensors by type, or lists all of them. Default: summary."),

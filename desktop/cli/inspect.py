@@ -11,7 +11,7 @@ import click
 from desktop.cli import output
 from desktop.cli.attention_picture import as_png, as_svg, title_of, visible
 from desktop.cli.chat import read_input
-from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import cell_width, cut, harmless, shown_path
 from desktop.cli.loading import opened_inspector, wanted
@@ -56,7 +56,7 @@ def command() -> click.Command:
             'quern inspect starter -p "The capital of France is" --layer 12 --head 3 --png attention.png',
         ),
         params=[
-            click.Argument(["model"], metavar="MODEL"),
+            ModelArgument(["model"], metavar="MODEL"),
             Option("-p", "--prompt", metavar="TEXT", required=True, help=_("The text; “-” reads it from the input.")),
             Option("--layer", type=int, default=None, metavar="L", help=_("Shows the attention of this layer only.")),
             Option("--head", type=int, default=None, metavar="H", help=_("Shows the attention of this head only.")),

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from desktop.cli import output
-from desktop.cli.commands import CommandGroup, usage_problem
+from desktop.cli.commands import COMPLETION_VARIABLE, CommandGroup, usage_problem
 from desktop.cli.layout import shown_path
 from runtime.errors import ErrorInfo, UserError
 from runtime.places import places
@@ -42,6 +42,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
+    if COMPLETION_VARIABLE in os.environ:
+        from desktop.cli import completion
+
+        return completion.answer()
     group = CommandGroup()
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]

@@ -7,17 +7,20 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from desktop.cli import output
-from desktop.cli.commands import Option, UsageProblem, json_option
+from desktop.cli.commands import ModelArgument, Option, UsageProblem, json_option
 from runtime.params import AppSettings, LoadParams, SamplingParams
 from runtime.places import NoHome, places, spelled_path
 from runtime.saved_settings import SavedSettings
 from runtime.settings import SettingField, SettingsGroup, field_of, fields_of, layered
 from runtime.text import _, sentences
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Group = TypeVar("Group", bound=SettingsGroup)
 _METAVARS = {"int": "N", "float": "X", "str": "TEXT", "list": "TEXT"}
@@ -34,6 +37,15 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]  # generic only fr
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Returns the value. Raises `BadSetting`."""
         return typed(self.declared, value) if isinstance(value, str) else value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Returns the choices that begin like what was typed; a path is left to the shell."""
+        from click.shell_completion import CompletionItem
+
+        if self.declared.setting.paths:
+            return [CompletionItem(incomplete, type="file")]
+        begun = incomplete.lower()
+        return [CompletionItem(choice) for choice in self.declared.choices if choice.lower().startswith(begun)]
 
 
 def typed(declared: SettingField, text: str) -> Any:
@@ -207,7 +219,7 @@ def engine_option() -> Option:
 
 def model_argument() -> click.Argument:
     """Returns the optional MODEL."""
-    return click.Argument(["model"], required=False, metavar="[MODEL]")
+    return ModelArgument(["model"], required=False, metavar="[MODEL]")
 
 
 def verbose_option() -> Option:

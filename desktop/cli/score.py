@@ -9,7 +9,7 @@ import click
 
 from desktop.cli import output
 from desktop.cli.chat import read_input
-from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.layout import shown_path
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import setting_options
@@ -46,7 +46,7 @@ def command() -> click.Command:
             "quern score ~/models/model.gguf --text - --json --context-length 2048 < letter.txt",
         ),
         params=[
-            click.Argument(["model"], metavar="MODEL"),
+            ModelArgument(["model"], metavar="MODEL"),
             Option("--text", metavar="FILE", required=True, help=_("The text file; “-” reads the input.")),
             json_option(),
             *setting_options(LoadParams),

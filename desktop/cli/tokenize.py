@@ -9,7 +9,7 @@ import click
 
 from desktop.cli import output
 from desktop.cli.chat import read_input
-from desktop.cli.commands import Command, Option, json_option
+from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.layout import harmless
 from desktop.cli.loading import wanted
 from runtime import engines
@@ -27,7 +27,7 @@ def command() -> click.Command:
         )),
         examples=('quern tokenize starter "Hello, world"', "quern tokenize starter - --json < letter.txt"),
         params=[
-            click.Argument(["model"], metavar="MODEL"),
+            ModelArgument(["model"], metavar="MODEL"),
             click.Argument(["text"], metavar="TEXT"),
             Option(
                 "--special", is_flag=True, default=False,

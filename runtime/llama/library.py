@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import UserError
+from runtime.installation import repair_advice
 from runtime.llama.backends import AUTO, BackendReport, Backends, registering
 from runtime.llama.verdicts import Verdicts
 from runtime.places import places
 from runtime.spinning import bound_spinning
-from runtime.text import _
+from runtime.text import _, sentences
 
 _LOG_LINES = 200
 _GPU, _INTEGRATED_GPU = 1, 2  # enum ggml_backend_dev_type
@@ -42,7 +43,7 @@ class EngineLibraryMissing(UserError):
         super().__init__(
             _("The llama.cpp engine cannot be loaded."),
             reason,
-            _("Run the set-up again (“make run”), and “quern doctor” to see what is missing."),
+            sentences(repair_advice(), _("“quern doctor” shows what is missing.")),
         )
 
 
