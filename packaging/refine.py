@@ -38,11 +38,15 @@ def drop_unused_llama(tree: Path) -> None:
 
 
 def strip_symbols(tree: Path, console: Console) -> None:
-    """Drops what only debuggers read. The program's own files are left alone: their archives are appended to them."""
+    """Drops what only debuggers read.
+
+    The programs themselves are left alone, for their archives are appended to them; so are libraries that a wheel's
+    repair has moved (`numpy.libs`), which strip leaves unaligned.
+    """
     if shutil.which("strip") is None:
         return
     for file in list(native_files(tree)):
-        if "/" in file.name:
+        if "/" in file.name and ".libs/" not in file.name:
             failure = f"{file.name} could not be stripped."
             console.run(["strip", "--strip-unneeded", str(tree / file.name)], failure=failure)
 
