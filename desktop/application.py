@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from desktop import icons
 from desktop.chat.kept_states import KeptStates
+from desktop.chat.plain_text import one_line
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import MessageListModel
 from desktop.engine_client import EngineClient
@@ -29,6 +30,8 @@ from desktop.models import Models
 from desktop.notebook.notebooks import Notebooks
 from desktop.settings.live import LiveSettings
 from desktop.store.chat_store import ChatStore
+from desktop.store.records import MessageState
+from desktop.tray import Tray
 from desktop.unix_signals import UnixSignals
 from runtime.errors import ErrorInfo
 from runtime.params import AppSettings
@@ -88,7 +91,8 @@ class Application(QObject):
     def __init__(self, opening: Opening) -> None:
         super().__init__(opening.qt)
         self._opening, self._qt, self._shell = opening, opening.qt, opening.shell
-        self._ending = self._ended = self._asked_to_close = self._engine_gone = False
+        self._ending = self._ended = self._asked_to_close = self._engine_gone = self._quitting = False
+        self.tray = Tray(self._shell, opening.state, self)
         self._garbage = MainThreadGarbage(self)
         self.failures = Failures(self)
         self.failures.install()
@@ -154,12 +158,13 @@ class Application(QObject):
         self._connect()
 
     def _place(self, window: MainWindow) -> None:
-        window.quit_requested.connect(self._shell.close)
+        window.quit_requested.connect(self._quit)
         self._shell.furnish(window)
         window.focus_composer()
         self.window = window
 
     def _connect(self) -> None:
+        self._connect_tray()
         self._shell.may_close = self._may_close
         self._shell.closing.connect(self.end)
         self.parts.themes.changed.connect(self._dress_anew)
@@ -171,6 +176,13 @@ class Application(QObject):
         if self._signals is not None:
             self._signals.asked_to_end.connect(self._shell.close_now)
 
+    def _connect_tray(self) -> None:
+        self.tray.quit_requested.connect(self._quit)
+        self.tray.message_clicked.connect(self._show_what_ended)
+        self.parts.session.answer_ended.connect(self._tell_of_answer)
+        self.parts.notebooks.ended.connect(self._tell_of_notebook)
+        self.tray.follow(self.parts.live.app.tray)
+
     # --- running ---------------------------------------------------------------------------------------------------
 
     def start(self, path: str) -> None:
@@ -181,7 +193,30 @@ class Application(QObject):
         for note in self.parts.live.notes:
             self.window.show_problem(ErrorInfo(title=_("Some settings could not be used."), message=note))
 
+    def _quit(self) -> None:
+        """Ends Quern, also where closing the window would only hide it."""
+        self._quitting = True
+        if not self._shell.isVisible():
+            self.tray.bring_window()  # there may be something to ask first
+        self._shell.close()
+        self._quitting = False
+
+    def _tell_of_answer(self, chat_id: str, state: MessageState) -> None:
+        title = self.parts.session.title if chat_id == self.parts.session.chat_id else ""
+        words = _("The answer could not be finished.") if state is MessageState.FAILED else _("The answer is finished.")
+        self.tray.tell(one_line(title, limit=60) or "Quern", words, chat_id)
+
+    def _tell_of_notebook(self, _finished: object) -> None:
+        self.tray.tell(one_line(self.parts.notebooks.current.title) or _("Notebook"), _("The text is written."))
+
+    def _show_what_ended(self, chat_id: str) -> None:
+        if chat_id and chat_id != self.parts.session.chat_id:
+            self.parts.session.open(chat_id)
+
     def _may_close(self) -> bool:
+        if not self._quitting and not self._qt.isSavingSession() and self.tray.keeps:
+            self.tray.take_window()
+            return False
         if not self.parts.jobs.active or self._asked_to_close:
             return True
         self._asked_to_close = True
@@ -190,10 +225,7 @@ class Application(QObject):
 
     def _come_forward(self, path: str) -> None:
         """A second start of Quern: this window answers for it."""
-        if self._shell.isMinimized():
-            self._shell.showNormal()
-        self._shell.raise_()
-        self._shell.activateWindow()
+        self.tray.bring_window()
         if path:
             self.window.open_model(path)
 
@@ -205,6 +237,8 @@ class Application(QObject):
         if group is AppSettings and name == "theme":
             self.parts.themes.choose(self.parts.live.app.theme)
             self.parts.state.set("theme", self.parts.live.app.theme)
+        elif group is AppSettings and name == "tray":
+            self.tray.follow(self.parts.live.app.tray)
         elif group is AppSettings and name == "language":
             QTimer.singleShot(0, self._rebuild)  # the widget that changed it is still in its own signal
 
@@ -217,6 +251,7 @@ class Application(QObject):
 
     def _replace_window(self) -> Iterator[None]:
         speak(self._qt, self.parts.live.app.language)
+        self.tray.word()
         yield
         self._dress()
         yield
@@ -236,6 +271,7 @@ class Application(QObject):
         if self._ending:
             return
         self._ending = True
+        self.tray.close()
         self.window.remember()
         self.parts.jobs.stop_all()
         self.parts.session.close()

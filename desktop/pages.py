@@ -71,6 +71,8 @@ class Pages(QStackedWidget):
         """Turns to a page."""
         if page == self._page:
             return
+        if self._page == NOTEBOOK:
+            self._parts.notebooks.rest()
         self._page = page
         if page == CHAT:
             self._show(self._chat)

@@ -712,6 +712,15 @@ class AppSettings(SettingsGroup, frozen=True):
             labels={"system": N_("as the system"), "light": N_("light"), "dark": N_("dark")},
         ),
     ] = "system"
+    tray: Annotated[
+        bool,
+        Setting(
+            title=N_("Stay in the tray"),
+            help=N_("Closing the window leaves Quern in the desktop's tray, where it tells of finished answers; Quit "
+                    "is in its menu. Where the desktop has no tray, closing ends Quern."),
+            section=N_("Appearance"), applies=Applies.NOW,
+        ),
+    ] = False
     model: Annotated[
         str,
         Setting(

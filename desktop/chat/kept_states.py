@@ -49,8 +49,6 @@ class KeptStates(QObject):
     def before_answer(self, chat_id: str) -> None:
         """Has the engine take a chat's state back, where it holds another chat; to be called before it is asked."""
         name = self._name(chat_id)
-        if self._held != chat_id:
-            self.left(self._held)
         if self._held != chat_id and name in self._known:
             self._client.load_state(self._folder / name)
         self._held = chat_id
@@ -70,6 +68,11 @@ class KeptStates(QObject):
         if number:
             self._unsaved.discard(chat_id)
             self._saving[number] = name
+
+    def leave_held(self, *, besides: str) -> None:
+        """Saves what the engine holds of anything else, because `besides` is about to take its place."""
+        if self._held != besides:
+            self.left(self._held)
 
     def forget(self, chat_id: str) -> None:
         """Deletes what was kept of a chat."""

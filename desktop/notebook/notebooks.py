@@ -133,11 +133,9 @@ class Notebooks(QObject):
         self.refresh()
 
     def _leave(self) -> None:
-        self.save()
+        self.rest()
         if not self._current.length and not self._current.stored:
             self._books.pop(self._current.id, None)
-        if self._states is not None:
-            self._states.left(self._current.id)
 
     def refresh(self) -> None:
         """Reads the list of notebooks from the store."""
@@ -160,6 +158,12 @@ class Notebooks(QObject):
             self._store.save_notebook(book.record)
         if unsaved:
             self.refresh()
+
+    def rest(self) -> None:
+        """Another page is turned to: stores what has changed, and what the model has read of the text."""
+        self.save()
+        if self._states is not None:
+            self._states.left(self._current.id)
 
     def delete(self) -> str:
         """Takes the notebook that is shown out of the list and returns its id, for `restore`."""
@@ -231,6 +235,7 @@ class Notebooks(QObject):
         prompt = book.text_before(position)
         book.begin(position, again=again)
         if self._states is not None:
+            self._states.leave_held(besides=book.id)
             self._states.before_answer(book.id)
         request = GenerationRequest(prompt=prompt, only_end=sampling.context_policy != "stop", sampling=sampling)
         waits = self._engine.state is EngineState.GENERATING

@@ -288,3 +288,43 @@ def test_another_theme_is_shown_when_all_of_it_is_there(quern_home: Path) -> Non
     code, said, _err = finished(start(quern_home, step))
     assert code == 0
     assert said == [{"hidden": True}, {"dark": True, "sheet": True, "palette": True}]
+
+
+TRAY = """
+    import desktop.application as application
+    from PySide6.QtWidgets import QSystemTrayIcon
+    from runtime.params import AppSettings
+    told = []
+    QSystemTrayIcon.showMessage = lambda icon, title, words, *rest: told.append(words)
+    application.Tray = functools.partial(application.Tray, available=lambda: AVAILABLE)
+"""
+
+
+def test_a_window_closed_into_the_tray_lives_on_and_tells_of_answers_until_quit(quern_home: Path) -> None:
+    step = textwrap.dedent(TRAY.replace("AVAILABLE", "True")) + textwrap.dedent("""
+    def step(opening, parts):
+        parts.live.set_values(AppSettings, tray=True)
+        parts.session.send("hello")
+        opening.shell.close()
+        say(visible=opening.shell.isVisible(), told=list(told))
+        parts.session.answer_ended.connect(lambda *_what: QTimer.singleShot(50, ended))
+    def ended():
+        say(told=told[1:])
+        opening.application.tray.quit_requested.emit()
+    """)
+    code, said, err = finished(start(quern_home, step, delay=0.05))
+    assert code == 0, err
+    assert said[0]["visible"] is False
+    assert said[0]["told"] == ["Its window is here. To end Quern, choose Quit in this menu."]
+    assert said[1]["told"] == ["The answer is finished."]
+
+
+def test_without_a_tray_closing_ends_the_process_whatever_the_setting_says(quern_home: Path) -> None:
+    step = textwrap.dedent(TRAY.replace("AVAILABLE", "False")) + textwrap.dedent("""
+    def step(opening, parts):
+        parts.live.set_values(AppSettings, tray=True)
+        opening.shell.close()
+        say(closed=True)
+    """)
+    code, said, err = finished(start(quern_home, step))
+    assert (code, said) == (0, [{"closed": True}]), err

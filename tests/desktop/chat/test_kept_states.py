@@ -174,3 +174,17 @@ def test_a_message_stops_no_save_and_waits_for_it(talk: Callable[..., Talk]) -> 
     chats.client.stop()
     chats.answer("second")
     assert chats.asked == ["load", "generate", "save_state", "generate"]
+
+
+def test_what_is_held_of_a_chat_is_saved_for_a_notebook_that_takes_its_place(
+    talk: Callable[..., Talk], qtbot: QtBot
+) -> None:
+    chats = talk()
+    chats.states.leave_held(besides="first")
+    assert chats.asked.count("save_state") == 0, "it goes on with the same chat"
+    with qtbot.waitSignal(chats.client.state_saved, timeout=10_000):
+        chats.states.leave_held(besides="notebook")
+    qtbot.waitUntil(lambda: bool(chats.states._known), timeout=10_000)
+    chats.answer("notebook")
+    chats.answer("first")
+    assert chats.asked == ["load", "generate", "save_state", "generate", "load_state", "generate"]
