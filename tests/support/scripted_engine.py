@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Script:
     huge: int = 0  # one token of this many characters
     save_seconds: float = 0.0  # how long saving a state takes
     used: int = 0  # tokens of the context in use after an answer
+    obedient: bool = False  # a JSON object at the end of the message that is answered changes the script for it
     log: str = ""  # a file that gets a line for each command received: its type and what matters of it
 
 
@@ -66,7 +67,7 @@ class ScriptedEngine:
     """Reads commands on a thread, as the real engine does, and plays the script on the main one."""
 
     def __init__(self, script: Script) -> None:
-        self._script = script
+        self._script = self._usual = script
         self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._stopped: set[int] = set()
         self._loaded = False
@@ -146,6 +147,8 @@ class ScriptedEngine:
         if not self._loaded:
             self._fail(item["id"], "No model is loaded.")
             return
+        if self._usual.obedient:
+            self._script = replace(self._usual, **_told(item["request"]))
         for done in range(self._script.prompt_steps):
             self._send("prompt_progress", item["id"], done=done + 1, total=self._script.prompt_steps)
         if self._script.thoughts:
@@ -210,6 +213,13 @@ class ScriptedEngine:
         with self._lock:
             sys.stdout.buffer.write(line + b"\n")
             sys.stdout.buffer.flush()
+
+
+def _told(request: dict[str, Any]) -> dict[str, Any]:
+    """Returns what the last message of the person asks for, in braces at its end."""
+    asked = [message["content"] for message in request.get("messages") or () if message["role"] == "user"]
+    at = asked[-1].find(" {") if asked else -1
+    return dict(json.loads(asked[-1][at:])) if at >= 0 else {}
 
 
 def die(how: str) -> None:
