@@ -27,7 +27,7 @@ from runtime.text import _, set_language
 
 _LOWER = 10  # steps of niceness
 _WORD_BREAK = re.compile(r"(?<!^)(?=[A-Z])")
-_LEAVE_AFTER = 5.0  # seconds between the end of stdin and the end of the process, whatever it is doing
+_LEAVE_AFTER = 2.5  # seconds between the end of stdin and the end of the process, whatever it is doing
 
 
 def events(request: ConvertRequest, stop: StopFlag) -> Iterator[dict[str, Any]]:

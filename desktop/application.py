@@ -252,6 +252,7 @@ class Application(QObject):
     def _replace_window(self) -> Iterator[None]:
         speak(self._qt, self.parts.live.app.language)
         self.tray.word()
+        self.parts.session.retell()
         yield
         self._dress()
         yield
@@ -260,9 +261,6 @@ class Application(QObject):
         older = self.window
         self._place(newer)
         older.hand_over(newer)
-        yield
-        if self.parts.items.rowCount():  # what is said of each answer is worded when the chat is read
-            self.parts.session.open(self.parts.session.chat_id)
 
     # --- ending ----------------------------------------------------------------------------------------------------
 

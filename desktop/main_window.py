@@ -692,7 +692,7 @@ class MainWindow(QWidget):
 
     def hand_over(self, newer: MainWindow) -> None:
         """Gives what is being written to the window that takes this one's place."""
-        newer.composing.composer.set_draft(self.composing.composer.draft)
+        self.composing.hand_over(newer.composing)
         newer.show_prompt(not self.system_prompt.isHidden())
         newer.notice.take_over(self.notice)
         newer.view.take_over(self.view)

@@ -28,6 +28,7 @@ from runtime.protocol import (
 )
 from runtime.reasoning import joined
 from runtime.receipt import Receipt
+from runtime.seed import used_seed
 from runtime.settings import changed
 from runtime.speculation import Steps
 from runtime.text import _
@@ -176,6 +177,11 @@ class Answer:
             seed=self._seed, prompt=prompt, answer=answer, ids=tuple(self.text.ids[len(self._prompt.continued) :]),
             text=self.text.raw, reason=reason.value, stop_text=self.text.stop_text,
         )  # fmt: skip
+
+
+def stopped_unread(request: GenerationRequest) -> Finished:
+    """Returns the end of an answer that was stopped before its prompt was even made."""
+    return Finished(id=0, reason=FinishReason.STOPPED, usage=Usage(), seed=used_seed(request.sampling))
 
 
 def written(request: GenerationRequest) -> str:

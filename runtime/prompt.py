@@ -6,7 +6,8 @@ template holds exactly what the template says, so a begin mark is never added to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -116,15 +117,23 @@ class PromptBuilder:
         self._families: dict[str, tuple[Marks, ...]] = {}  # by the template's source
         self._last_cut: tuple[Message, ...] = ()
         self._renderer = TemplateRenderer()
+        self._asking = threading.local()  # what says, in this thread, that its prompt is no longer wanted
         if templates:
             self._renderer.warm_up()
 
-    def build(self, request: GenerationRequest) -> Prompt:
+    def build(self, request: GenerationRequest, is_stopped: Callable[[], bool] | None = None) -> Prompt:
         """Returns the prompt for a request.
 
-        Raises `PromptTooLong`, `NothingMayBeLeftOut`, `NothingToContinue`, `UnknownToken`, and what the chat template
-        raises.
+        Raises `PromptTooLong`, `NothingMayBeLeftOut`, `NothingToContinue`, `UnknownToken`, what the chat template
+        raises, and `Stopped` where `is_stopped` says so while the template is at work.
         """
+        self._asking.is_stopped = is_stopped
+        try:
+            return self._build(request)
+        finally:
+            self._asking.is_stopped = None
+
+    def _build(self, request: GenerationRequest) -> Prompt:
         if request.prompt_ids:
             return self._checked(Prompt(self._vocabulary.checked(request.prompt_ids), keep=_SINKS))
         if request.prompt is not None:
@@ -299,6 +308,7 @@ class PromptBuilder:
             add_generation_prompt=not continue_last,
             continue_last=continue_last,
             variables=chosen.variables,
+            is_stopped=getattr(self._asking, "is_stopped", None),
         )
 
     def _without_marks(self, messages: tuple[Message, ...]) -> Rendered:

@@ -33,6 +33,7 @@ from runtime.text import _
 
 MEMORY_LIMIT = 256 * 1024 * 1024  # bytes a template may use, beyond what the child holds when it starts
 _START_LIMIT = 30.0  # seconds; a cold disk and a virus scanner together
+_LOOK_SECONDS = 0.05  # how often a rendering that takes long is looked after
 _BACKSTOP = 1.0  # seconds after which the child ends itself, should nobody be left to end it
 
 
@@ -147,12 +148,14 @@ class TemplateRenderer:
         continue_last: bool = False,
         variables: Mapping[str, Any] | None = None,
         now: datetime | None = None,
+        is_stopped: Callable[[], bool] | None = None,
     ) -> Rendered:
         """Returns the conversation, with the template's fallbacks and with messages unable to forge control tokens.
 
         `control_texts` are the texts of the model's control tokens. Without `now` the template is told a time that
         stays the same all day: an answer must not cost a new reading of the whole conversation every minute.
-        Raises a `ChatTemplateError`, and `RendererUnavailable` where no child can be started.
+        Raises a `ChatTemplateError`, `RendererUnavailable` where no child can be started, and `Stopped` soon after
+        `is_stopped` says so.
         """
         if not messages:
             raise ValueError("a conversation has at least one message")
@@ -168,25 +171,30 @@ class TemplateRenderer:
             continue_last=continue_last,
             variables=dict(variables or {}),
         )
-        return self._guarded(request, tuple(control_texts))
+        return self._guarded(request, tuple(control_texts), is_stopped)
 
     def close(self) -> None:
         """Ends the child. May be called twice; another rendering would start a new child."""
         with self._lock:
             self._end_child()
 
-    def _guarded(self, request: _Request, control_texts: tuple[str, ...]) -> Rendered:
-        rendered = self._with_guard(request, control_texts)
+    def _guarded(
+        self, request: _Request, control_texts: tuple[str, ...], is_stopped: Callable[[], bool] | None
+    ) -> Rendered:  # fmt: skip
+        rendered = self._with_guard(request, control_texts, is_stopped)
         if control_text.holds_all(rendered.text, request.messages):
             return rendered
         # A template that cuts pieces out of a message may join a control text from the rest. With every beginning of
         # one broken it cannot: what it then writes differs, and is right.
-        strict = self._with_guard(request, control_texts, strict=True)
+        strict = self._with_guard(request, control_texts, is_stopped, strict=True)
         return rendered if _controls(rendered) == _controls(strict) else strict
 
-    def _with_guard(self, request: _Request, control_texts: tuple[str, ...], *, strict: bool = False) -> Rendered:
+    def _with_guard(
+        self, request: _Request, control_texts: tuple[str, ...], is_stopped: Callable[[], bool] | None, *,
+        strict: bool = False,
+    ) -> Rendered:  # fmt: skip
         messages, sentinel = control_text.guard(request.messages, control_texts, strict=strict)
-        answer = self._ask(msgspec.structs.replace(request, messages=messages))
+        answer = self._ask(msgspec.structs.replace(request, messages=messages), is_stopped)
         return Rendered(
             text=answer.text.replace(sentinel, "") if sentinel else answer.text,
             notes=tuple(note.sentence for note in answer.notes),
@@ -194,20 +202,20 @@ class TemplateRenderer:
             guarded=bool(sentinel),
         )
 
-    def _ask(self, request: _Request) -> _Text:
+    def _ask(self, request: _Request, is_stopped: Callable[[], bool] | None) -> _Text:
         line = msgspec.json.encode(request) + b"\n"
         with self._lock:
-            answer = self._answer(line)
+            answer = self._answer(line, is_stopped)
         if isinstance(answer, _Error):
             raise _errors[answer.code](*answer.arguments)
         return answer
 
-    def _answer(self, line: bytes) -> _Text | _Error:
+    def _answer(self, line: bytes, is_stopped: Callable[[], bool] | None) -> _Text | _Error:
         """Returns the child's answer. A child that died is replaced once: it may have been ended from outside."""
         for _attempt in range(2):
             try:
-                answer = self._running_child().ask(line, self._timeout)
-            except BaseException:  # Ctrl+C as well: its late answer must not meet the next question
+                answer = self._running_child().ask(line, self._timeout, is_stopped)
+            except BaseException:  # Stop and Ctrl+C as well: its late answer must not meet the next question
                 self._end_child()
                 raise
             if answer:
@@ -253,17 +261,25 @@ class _Child:
         self._thread = threading.Thread(target=self._talk, name="chat template", daemon=True)
         self._thread.start()
 
-    def ask(self, line: bytes, seconds: float) -> bytes:
-        """Returns the answer's line, empty where the child died. Raises `TemplateTimeout`, `TemplateTooLarge`."""
+    def ask(self, line: bytes, seconds: float, is_stopped: Callable[[], bool] | None = None) -> bytes:
+        """Returns the answer's line, empty where the child died.
+
+        Raises `TemplateTimeout`, `TemplateTooLarge`, and `Stopped` where `is_stopped` says so meanwhile.
+        """
         if not self._is_ready:
             self._wait_until_ready()
         self._questions.put(line)
         deadline = time.monotonic() + seconds
+        waits_whole = CAN_LIMIT_MEMORY and is_stopped is None
         while (left := deadline - time.monotonic()) > 0:
             try:
-                return self._answers.get(timeout=left if CAN_LIMIT_MEMORY else min(left, 0.05))
+                return self._answers.get(timeout=left if waits_whole else min(left, _LOOK_SECONDS))
             except queue.Empty:
                 self._check_memory()
+                if is_stopped is not None and is_stopped():
+                    from runtime.evaluation import Stopped  # the child's start need not wait for what that brings
+
+                    raise Stopped from None
         raise chat_template.TemplateTimeout(seconds)
 
     def end(self) -> None:

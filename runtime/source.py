@@ -5,7 +5,7 @@ A prompt is the source, and the token, or the two, with which every target begin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from runtime.messages import Message
@@ -35,7 +35,7 @@ class SourcePrompts:
         self._context_length = context_length
         self._start = start
 
-    def build(self, request: GenerationRequest) -> Prompt:
+    def build(self, request: GenerationRequest, _is_stopped: Callable[[], bool] | None = None) -> Prompt:
         """Returns the source's ids with the marks that the model wants, and the tokens that begin the target.
 
         Control tokens may be written out in the source: T5's sentinels are. Raises `HoldsNoConversation`, `NoSource`,

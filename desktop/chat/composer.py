@@ -234,6 +234,7 @@ class Composer(QFrame):
         chip = PasteChip(text, self)
         chip.removed.connect(lambda: self._remove(chip))
         chip.undo_floor = self.edit.document().availableUndoSteps()
+        self.edit.document().setModified(False)  # what is typed next is a step of its own, which undo takes back first
         self._chips.append(chip)
         self._chip_rows.addWidget(chip)
         self._note_change()

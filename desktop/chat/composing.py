@@ -124,9 +124,10 @@ class ComposingArea(QWidget):
         return self._session.send(text)
 
     def _send(self, text: str) -> None:
+        before = self._before_editing  # empty but while an earlier message is edited
         if self.send(text):
             self._end_edit()
-            self.composer.clear()
+            self.composer.set_draft(before)
         elif self._session.busy and not self._editing:
             self._waiting.add(self._chat_id, text)
             self.composer.clear()
@@ -156,10 +157,11 @@ class ComposingArea(QWidget):
             self.meter.say(_("The answer failed, so your next message was not sent. It is here again."))
 
     def _write_before(self, text: str) -> None:
-        draft = self.composer.draft
-        before = Draft.of(text)
-        parts = [part for part in (before.text, draft.text) if part.strip()]
-        self.composer.set_draft(Draft("\n\n".join(parts), before.pasted + draft.pasted))
+        """Puts a text before what is written; while an earlier message is edited, before what comes back afterwards."""
+        if self._editing:
+            self._before_editing = _joined(Draft.of(text), self._before_editing)
+        else:
+            self.composer.set_draft(_joined(Draft.of(text), self.composer.draft))
 
     def _follow_busy(self, busy: bool) -> None:
         self.composer.set_running(busy)
@@ -215,6 +217,14 @@ class ComposingArea(QWidget):
         self.edit_bar.hide()
         self._offer_retry()
 
+    def hand_over(self, newer: ComposingArea) -> None:
+        """Gives what is written, and the message that is edited, to the area that takes this one's place."""
+        newer._drafts = self._drafts
+        newer._editing, newer._before_editing = self._editing, self._before_editing
+        newer.edit_bar.setVisible(newer.editing)
+        newer.composer.set_draft(self.composer.draft)
+        newer._offer_retry()
+
     # --- drafts ----------------------------------------------------------------------------------------------------
 
     def _note_draft(self) -> None:
@@ -268,6 +278,11 @@ class ComposingArea(QWidget):
             return
         info = self._client.info
         self.meter.show_tokens(used, info.context_length if info is not None else 0)
+
+
+def _joined(first: Draft, second: Draft) -> Draft:
+    parts = [part for part in (first.text, second.text) if part.strip()]
+    return Draft("\n\n".join(parts), first.pasted + second.pasted)
 
 
 def _message(item: ChatItem) -> Message:

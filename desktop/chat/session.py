@@ -7,7 +7,7 @@ answered it takes no second message: `send` then returns False, and `waiting` ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,6 +58,7 @@ class MessageList(Protocol):
     def append_text(self, item_id: str, text: str) -> None: ...
     def update(self, item_id: str, **changes: Any) -> None: ...
     def remove_from(self, item_id: str) -> None: ...
+    def retell(self, usage: Mapping[str, tuple[str, ...]]) -> None: ...
     def __contains__(self, item_id: object) -> bool: ...
 
 
@@ -330,6 +331,10 @@ class ChatSession(QObject):
             self._engine.stop(id)
         self.waiting.forget_all()
         self.new_chat()
+
+    def retell(self) -> None:
+        """Says in the present language what is said of each answer, before a list is shown anew."""
+        self._items.retell({record.id: usage_texts(record.receipt) for record in self._branch})
 
     # --- loading ---------------------------------------------------------------------------------------------------
 

@@ -32,23 +32,24 @@ class Plans(QObject):
         target = source.with_name(f"{source.name}.planned.gguf")
         line = request_line(source, target, recipes, dry_run=True)
         job = self._job = Job(convert_command(), line, name="")
-        job.received.connect(lambda event: self._receive(job, event))
-        job.ended.connect(lambda: self._end(job))
+        job.received.connect(self._receive)  # bound methods only: a job may outlive the page that asked
+        job.ended.connect(self._end)
         self._jobs.run_beside(job)
 
     def close(self) -> None:
         """Ends the child, if one is at work."""
         if self._job is not None:
             job, self._job = self._job, None
+            job.received.disconnect(self._receive)
+            job.ended.disconnect(self._end)
             job.kill()
 
-    def _receive(self, job: Job, event: dict[str, Any]) -> None:
-        if job is self._job and event["event"] == "planned":
+    def _receive(self, event: dict[str, Any]) -> None:
+        if event["event"] == "planned":
             self.planned.emit(str(event.get("type", "")), event)
 
-    def _end(self, job: Job) -> None:
-        if job is self._job:
-            self._job = None
-            if job.state is JobState.FAILED and job.error is not None:
-                self.failed.emit(job.error)
-            self.settled.emit()
+    def _end(self) -> None:
+        job, self._job = self._job, None
+        if job is not None and job.state is JobState.FAILED and job.error is not None:
+            self.failed.emit(job.error)
+        self.settled.emit()

@@ -144,4 +144,8 @@ def now() -> float:
 
 def clean_text(text: str) -> str:
     """Returns text that UTF-8 can hold: a lone surrogate (from a paste or a file name) becomes U+FFFD."""
-    return _SURROGATES.sub("�", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("�", text)
+    return text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime import chat_formats, devices, draft_file, gguf_header, lora_files, memory, runnable
-from runtime.answering import Answer, receipt_of, written
+from runtime.answering import Answer, receipt_of, stopped_unread, written
 from runtime.beams import NoBeamSearch
 from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
 from runtime.evaluation import Stopped
@@ -123,7 +123,11 @@ class LlamaEngine:
         self._model.watch(stop)
         if self._draft is not None:
             self._draft.watch(stop)
-        prompt = self._prompts.build(request)
+        try:
+            prompt = self._prompts.build(request, stop.is_set)
+        except Stopped:
+            yield stopped_unread(request)
+            return
         if prompt.dropped:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)
         constrain, seed = self._constrain(request, prompt), used_seed(request.sampling)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from runtime import chat_formats, scoring
-from runtime.answering import Answer, receipt_of, written
+from runtime.answering import Answer, receipt_of, stopped_unread, written
 from runtime.config import ModelForm
 from runtime.constraint import Matchers
 from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
@@ -98,7 +98,11 @@ class NativeEngine:
         self._cache.watch(stop)
         if self._draft is not None:
             self._draft.cache.watch(stop)
-        prompt = self._prompts.build(request)
+        try:
+            prompt = self._prompts.build(request, stop.is_set)
+        except Stopped:
+            yield stopped_unread(request)
+            return
         self._require_known(prompt.ids)
         if prompt.dropped:
             yield ContextTrimmed(id=0, dropped=prompt.dropped)

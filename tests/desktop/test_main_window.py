@@ -204,6 +204,45 @@ def test_cancelled_edit_gives_the_draft_back(open_window: Open, qtbot: QtBot) ->
     assert window.composing.composer.draft == Draft("half a thought")
 
 
+def test_draft_comes_back_when_an_edited_message_was_sent(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    window.composing.composer.set_draft(Draft("half a thought"))
+    window.composing.edit(window._parts.items.item(0).id)
+    write(window, qtbot, "two")
+    assert texts(window)[0] == "two"
+    assert window.composing.composer.draft == Draft("half a thought")
+    assert window._parts.session._chat.draft == "half a thought"
+
+
+def test_message_that_comes_back_while_another_is_edited_joins_the_draft(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    window.composing.composer.set_draft(Draft("half a thought"))
+    window.composing.edit(window._parts.items.item(0).id)
+    window.composing._take_back(window._parts.session.chat_id, "what waited")
+    assert window.composing.composer.draft == Draft("one")
+    window._escape()
+    assert window.composing.composer.draft == Draft("what waited\n\nhalf a thought")
+
+
+def test_window_built_again_goes_on_editing(open_window: Open, qtbot: QtBot) -> None:
+    older = ready(open_window(), qtbot)
+    write(older, qtbot, "one")
+    answered(older, qtbot)
+    older.composing.composer.set_draft(Draft("half a thought"))
+    older.composing.edit(older._parts.items.item(0).id)
+    newer = MainWindow(older._parts)
+    qtbot.addWidget(newer)
+    older.hand_over(newer)
+    assert (newer.composing.editing, newer.composing.composer.draft) == (True, Draft("one"))
+    assert not newer.composing.edit_bar.isHidden()
+    newer._escape()
+    assert newer.composing.composer.draft == Draft("half a thought")
+
+
 def test_load_failure_is_explained_above_the_conversation(open_window: Open, qtbot: QtBot) -> None:
     window = open_window(load_error="The file ends too early.")
     window._parts.models.start()

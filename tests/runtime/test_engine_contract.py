@@ -437,3 +437,13 @@ def test_a_load_can_be_stopped(tmp_path: Path, engine: Literal["llama", "native"
     assert caught.value.info.code == "load_stopped"
 
 
+
+
+def test_stop_ends_a_template_that_never_ends_at_once(load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "endless.gguf"
+    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    tiny_gguf.write_tiny(path, chat_template=endless)
+    engine, stop = load(path), StopFlag()
+    threading.Timer(0.2, stop.set).start()
+    *_, end = engine.generate(chat("hi"), stop)
+    assert end.reason is FinishReason.STOPPED

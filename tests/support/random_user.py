@@ -25,7 +25,6 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOWEST_MS = 400  # of the window's thread in one turn of its loop; far over what is aimed at, for slow machines
 _PATIENCE_SECONDS = 240
 _ALONE_SECONDS = 5.0  # how long children may outlive their window
 
@@ -41,6 +40,16 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join((f"seed {self.seed}", *self.faults, "after", ", ".join(self.done)))
+
+
+def make_models(folder: Path) -> None:
+    """Makes the models that lie on this user's disk, among them one that is no model."""
+    import tiny_gguf  # not in the window's own process
+
+    folder.mkdir(parents=True)
+    for name in ("Tiny-Instruct.gguf", "Zwölf 模型.gguf"):
+        tiny_gguf.write_tiny(folder / name, n_layers=1, d_model=32, n_heads=2, n_kv_heads=1, d_ff=32)
+    (folder / "zz-damaged.gguf").write_bytes(b"GGUF and then nothing")
 
 
 def play(seed: int, actions: int, folder: Path, *, only: Sequence[int] | None = None) -> Report:

@@ -28,6 +28,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from desktop.chat.composer import PasteChip
+from desktop.chat.waiting_rows import WaitingRow
 from runtime.messages import Role
 from runtime.params import AppSettings
 
@@ -36,13 +38,13 @@ MOODS: tuple[dict[str, Any], ...] = (
     {"endless": True, "deaf": True, "delay": 0.02}, {"delay": 1000}, {"fail": "This cannot be answered.", "crash_at": 2},
     {"crash_at": 0}, {"crash_at": 2}, {"crash_at": 3, "crash_how": "SIGSEGV"}, {"crash_at": 1, "crash_how": "SIGILL"},
     {"crash_at": 2, "crash_how": "abort"}, {"crash_at": 1, "crash_how": "exit 3"}, {"huge": 20_000},
-    {"garbage": ["{", "null", "[]", '{"type": "nonsense"}', "\\udcff\\udc80", "x" * 70_000, '{"type":"text","id":-1}']},
+    {"garbage": ["{", "null", "[]", '{"type": "nonsense"}', "\\udcff\\udc80", "x" * 5_000, '{"type":"text","id":-1}']},
     {"reply": "a\\u0000b <script>x</script> \\u202e \\ud83d\\ude00 $x^2$ | a |\n|---|\n```\nopen"}, {"reply": "\\ud800 lone"},
     {"reply": ""}, {"reply": "# A\n\n" + "| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n" * 8, "used": 4000},
     {"messages": ["a line on stderr"], "prompt_steps": 5},
 )  # fmt: skip
 _WORDS = "old mill river water stone wheel corn flour miller 春眠不觉晓 שלום עולם naïve 😀 <b> *bold* `code` $5".split()
-_NOT_PRESSED = {"do_not_press"}
+_THROWS_AWAY = (PasteChip, WaitingRow)  # what is in them is taken away by their buttons for good
 
 
 class Actions:
@@ -86,7 +88,7 @@ class Actions:
     def _visible(self, kind: type[QWidget]) -> list[Any]:
         """Returns the widgets of a kind that a person could reach now, on the page that shows."""
         found = self.window.findChildren(kind)
-        return [w for w in found if w.isVisible() and w.isEnabled() and not w.property("dangerous")]
+        return [w for w in found if w.isVisible() and w.isEnabled() and not isinstance(w.parent(), _THROWS_AWAY)]
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

@@ -74,19 +74,24 @@ class Ledger:
         ended = {id: item for id, item in self.ended.items() if contents.get(id) != item[1]}
         begun = {id: item for id, item in self.begun.items() if not contents.get(id, "").startswith(item[1])}
         return [
-            f"answer {id} of chat {chat} was {text!r} and is {contents.get(id)!r}"
+            f"answer {id} of chat {chat} was {_short(text)} and is {_short(contents.get(id))}"
             for id, (chat, text) in {**ended, **begun}.items() if chat not in self.gone
         ]  # fmt: skip
 
     def _questions(self, asked: list[str], elsewhere: list[str]) -> list[str]:
         found = [
-            f"never sent so often: {text!r}" for text in set(asked) if asked.count(text) > len(self.sent.get(text, ()))
+            f"never sent so often: {_short(text)}" for text in set(asked) if asked.count(text) > len(self.sent.get(text, ()))
         ]
         for text, chats in self.sent.items():
             excused = text in self.dropped or set(chats) <= set(self.gone)
-            if text not in asked and not excused and not any(text in other for other in elsewhere):
-                found.append(f"lost: {text!r}")
+            kept = text in asked or any(text in other for other in (*asked, *elsewhere))
+            if not kept and not excused:
+                found.append(f"lost: {_short(text)}, of chats {chats}")
         return found
+
+
+def _short(text: str | None) -> str:
+    return repr(text) if text is None or len(text) < 200 else f"{text[:100]!r} … {text[-100:]!r} ({len(text)})"
 
 
 def _reader(database: Path) -> sqlite3.Connection:

@@ -52,22 +52,28 @@ class CodeSegment(Segment):
 
     @property
     def _top(self) -> float:
-        return CODE_HEAD if self.part.first else 0.0
+        if not self.part.first:
+            return 0.0
+        return CODE_HEAD if self.block.language else CODE_PAD  # without a name to show, the button stands beside the code
+
+    def _room(self, width: float) -> float:
+        """Returns the width of the code's lines."""
+        beside = CODE_HEAD if self.part.first and not self.block.language else 0.0
+        return max(width - self.indent - 2 * CODE_PAD - beside, 40.0)
 
     @property
     def _bottom(self) -> float:
         return CODE_PAD if self.part.last else 0.0
 
     def estimate(self, style: TextStyle, width: float) -> None:
-        columns = max(int((width - self.indent - 2 * CODE_PAD) / style.code_advance), 4)
+        columns = max(int(self._room(width) / style.code_advance), 4)
         rows = sum(max(1, math.ceil(_columns(line) / columns)) for line in self.part.text.split("\n"))
         self.height = self._top + rows * style.code_pitch + self._bottom
 
     def lay(self, style: TextStyle, width: float) -> None:
         run = TextRun(self.part.text, base=self.part.base, x=self.indent + CODE_PAD, y=self._top)
         run.lay(
-            width=max(width - self.indent - 2 * CODE_PAD, 40.0), font=style.code_font,
-            formats=self._formats(style), hanging=True,
+            width=self._room(width), font=style.code_font, formats=self._formats(style), hanging=True,
         )  # fmt: skip
         self.runs = [run]
         self.column = width

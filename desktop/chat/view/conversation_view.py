@@ -112,9 +112,16 @@ class ConversationView(FollowingScrollArea):
         self.set_theme(self._layout.style.theme)
 
     def take_over(self, older: ConversationView) -> None:
-        """Unfolds what was unfolded in the view that this one takes the place of, when its chats are shown."""
+        """Shows the place that the view before showed, and unfolds what was unfolded in it."""
         self._layout.thoughts_shown |= older._layout.thoughts_shown
         self._layout.raw |= older._layout.raw
+        if self._layout.thoughts_shown or self._layout.raw:
+            self._layout.reset(self._model.items())
+        if older.following or not older._layout.items:
+            self.follow_newest()
+        else:
+            self._follow, self._anchor = False, older._layout.anchor_at(older._top())
+            self._settle()
 
     def selected_text(self, *, plain: bool = False) -> str:
         """Returns the source text of the selection, or with `plain` what is shown; empty where there is none."""

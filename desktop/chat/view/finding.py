@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QModelIndex, QObject, QTimer, Signal
 
 from desktop.chat.view.answer_reader import AnswerReader
 from desktop.chat.view.blocks import Block, BlockKind, plain_blocks, utf16_length
@@ -94,11 +94,12 @@ class Finder(QObject):
         self._again = QTimer(self, singleShot=True, interval=_SETTLE_MS)
         self._again.timeout.connect(self._search_dirty)
         self._dirty: set[int] = set()
+        # Bound methods only: the list of messages outlives this object, and Qt forgets them with it.
         model.modelReset.connect(self._restart)
         model.rowsRemoved.connect(self._restart)
-        model.rowsInserted.connect(lambda _parent, first, last: self._note(range(first, last + 1)))
-        model.dataChanged.connect(lambda top, bottom: self._note(range(top.row(), bottom.row() + 1)))
-        model.text_appended.connect(lambda row: self._note(range(row, row + 1)))
+        model.rowsInserted.connect(self._note_rows)
+        model.dataChanged.connect(self._note_change)
+        model.text_appended.connect(self._note_text)
 
     @property
     def searching(self) -> bool:
@@ -181,6 +182,15 @@ class Finder(QObject):
             if count.hits and go and self.current is None:
                 self._go(Place(row, 0, count.thoughts))
             yield
+
+    def _note_rows(self, _parent: QModelIndex, first: int, last: int) -> None:
+        self._note(range(first, last + 1))
+
+    def _note_change(self, top: QModelIndex, bottom: QModelIndex) -> None:
+        self._note(range(top.row(), bottom.row() + 1))
+
+    def _note_text(self, row: int) -> None:
+        self._note(range(row, row + 1))
 
     def _note(self, rows: range) -> None:
         if self.pattern is not None:

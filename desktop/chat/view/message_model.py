@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,6 +150,10 @@ class MessageListModel(QAbstractListModel):
             self._items[row] = changed
             index = self.index(row)
             self.dataChanged.emit(index, index, [ItemRole])
+
+    def retell(self, usage: Mapping[str, tuple[str, ...]]) -> None:
+        """Takes what is said of messages in other words; for views that are made after this, and told to nobody."""
+        self._items = [replace(item, usage=usage.get(item.id, item.usage)) for item in self._items]
 
     def remove_from(self, item_id: str) -> None:
         """Removes a message and all that follow it. Raises KeyError where the id is unknown."""

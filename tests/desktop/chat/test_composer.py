@@ -139,6 +139,17 @@ def test_undo_takes_back_what_was_typed_after_a_long_paste_first(composer: Compo
     assert composer.draft == Draft()
 
 
+def test_undo_tells_what_was_typed_before_a_long_paste_from_what_came_after(composer: Composer, qtbot: QtBot) -> None:
+    qtbot.keyClicks(composer.edit, "before")
+    paste(composer, "x" * LONG_PASTE)
+    qtbot.keyClicks(composer.edit, "after")
+    steps = []
+    for _ in range(3):
+        qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+        steps.append((composer.draft.text, len(composer.draft.pasted)))
+    assert steps == [("before", 1), ("before", 0), ("", 0)]
+
+
 def test_short_paste_can_be_undone(composer: Composer, qtbot: QtBot) -> None:
     paste(composer, "short")
     qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
+from shiboken6 import delete
 
 from desktop.chat.find_in_chat import FindInChat
 from desktop.chat.view.conversation_view import ConversationView
@@ -212,3 +213,19 @@ def test_a_long_chat_is_searched_in_small_steps(searched: Searched) -> None:
 
     assert searched.counted().endswith("of 1,600")
     assert len(steps) > 5
+
+
+def test_a_search_that_is_gone_hears_no_more_of_the_chat(qtbot: QtBot) -> None:
+    model = MessageListModel()
+    view = ConversationView(model, theme=LIGHT)
+    view.show()
+    find = FindInChat(view, model)
+    find.open()
+    find.bar.field.setText("mill")
+    find._search()
+    delete(view)
+    model.add(ChatItem(id="new", role=Role.ASSISTANT, text="The mill"))
+    model.append_text("new", " by the river")
+    model.update("new", usage=("1 s",))
+    model.set_items([])
+    assert find.finder.total == 0

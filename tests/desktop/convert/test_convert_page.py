@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
+from shiboken6 import delete
 
 import tiny_gguf
 from desktop.convert.page import ConvertPage
+from desktop.convert.plans import Plans
 from desktop.convert.types import OFFERED
 from desktop.job import Jobs, JobState
 from runtime.describe import gguf_file
@@ -108,3 +110,11 @@ def test_a_page_that_is_built_anew_shows_what_is_under_way(page: ConvertPage, qt
     qtbot.addWidget(newer)
     assert [card.conversion for card in newer.cards] == [page.cards[0].conversion]
     qtbot.waitUntil(lambda: page.cards[0].conversion.state is JobState.DONE, timeout=_PATIENCE_MS)
+
+
+def test_plans_that_come_when_the_page_is_gone_disturb_nobody(source: Path, qtbot: QtBot) -> None:
+    jobs = Jobs()
+    plans = Plans(jobs)
+    plans.ask(source)
+    delete(plans)
+    qtbot.waitUntil(lambda: not jobs.busy, timeout=_PATIENCE_MS)

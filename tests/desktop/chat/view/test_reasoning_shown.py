@@ -114,6 +114,28 @@ def test_a_view_that_takes_the_place_of_another_unfolds_the_same(
     assert len(texts(newer)) == 5
 
 
+def test_a_view_that_takes_the_place_of_another_shows_the_same_place(
+    view: ConversationView, model: MessageListModel, qtbot: QtBot
+) -> None:
+    model.set_items([answer(str(number), "A paragraph.\n\n" * 20) for number in range(30)])
+    view.resize(700, 500)
+    view.show()
+    view.verticalScrollBar().setValue(view.verticalScrollBar().maximum() // 3)
+    QTest.qWait(50)
+    place = view.layout_of_items.anchor_at(view._top())
+    newer = ConversationView(model, theme=LIGHT)
+    qtbot.addWidget(newer)
+    newer.take_over(view)
+    newer.resize(700, 500)
+    newer.show()
+    QTest.qWait(50)
+    shown = newer.layout_of_items.anchor_at(newer._top())
+    assert place is not None
+    assert shown is not None
+    assert (shown.row, shown.segment) == (place.row, place.segment)
+    assert not newer.following
+
+
 def test_a_model_that_thinks_shows_its_newest_line(view: ConversationView, model: MessageListModel) -> None:
     model.set_items([answer("a", "", state=ItemState.STREAMING)])
     model.append_text("a", "<think>\nOne line.\nAnother li")
