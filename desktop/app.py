@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from desktop.input_method import choose_input_method
 from desktop.platform_check import check_platform
 from runtime.errors import UserError
 from runtime.text import set_language
@@ -34,6 +35,7 @@ def main(words: list[str] | None = None) -> int:
     set_language()
     try:
         check_platform()
+        choose_input_method()
         opening = Opening(os.path.abspath(arguments[0]) if arguments else "")
         return opening.run() if opening.first else 0
     except UserError as error:

@@ -257,6 +257,7 @@ class MainWindow(QWidget):
         parts.notebooks.problem.connect(self.show_problem)
         parts.session.problem.connect(self.show_problem)
         parts.session.context_trimmed.connect(self._note_trimmed)
+        parts.session.answer_ended.connect(self._say_once)
         parts.store.problem.connect(self.show_problem)
         parts.store.saving_again.connect(self._note_saving)
         parts.live.write_failed.connect(self._show_write_failure)
@@ -328,6 +329,12 @@ class MainWindow(QWidget):
 
     def _show_trouble(self, trouble: Trouble) -> None:
         self.notice.show_error(trouble.error, action=trouble.action, tone=trouble.tone, about=_MODEL)
+
+    def _say_once(self, chat_id: str, _state: object) -> None:
+        """An error that stands in the conversation need not stand above it as well."""
+        error = self._parts.items.items()[-1].error if self._parts.items.rowCount() else None
+        if error is not None and chat_id == self._parts.session.chat_id:
+            self.notice.withdraw(error)
 
     def _show_write_failure(self, error: Any) -> None:
         self.show_problem(error.info)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QKeySequence, QTextOption
+from PySide6.QtGui import QFocusEvent, QGuiApplication, QInputMethodEvent, QKeyEvent, QKeySequence, QTextOption
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
 from desktop.chat.plain_text import cleaned
@@ -21,6 +21,7 @@ from runtime.text import _, ngettext
 LONG_PASTE = 8_000
 """Characters from which a paste becomes a chip: laying out one long line costs a second, and nobody reads it there."""
 _MAX_LINES = 10
+_ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ class MessageEdit(QPlainTextEdit):
         self._grow()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._asks_to_send(event):
+        if self._composing and event.key() in _ENTER:
+            QGuiApplication.inputMethod().commit()  # it ends the word, and neither sends nor breaks the line
+        elif self._asks_to_send(event):
             self.submitted.emit()
         elif event.key() == Qt.Key.Key_Up and not self._composing and self.document().isEmpty():
             self.edit_last_requested.emit()
@@ -77,12 +80,11 @@ class MessageEdit(QPlainTextEdit):
             super().keyPressEvent(event)
 
     def _asks_to_send(self, event: QKeyEvent) -> bool:
-        if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter) or self._composing:
-            return False
-        return not event.modifiers() & (Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.AltModifier)
+        breaks = Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.AltModifier
+        return event.key() in _ENTER and not event.modifiers() & breaks
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
-        """Enter that confirms a composed word (Chinese, Japanese) must not send."""
+        """Notes whether a word is being composed (Chinese, Japanese, a dead key): Enter that ends it must not send."""
         self._composing = bool(event.preeditString())
         super().inputMethodEvent(event)
 
@@ -259,6 +261,7 @@ class Composer(QFrame):
         if self._running:
             self.stop_requested.emit()
         else:
+            QGuiApplication.inputMethod().commit()  # a word that is still composed belongs to the message
             self.submit()
 
     def _note_change(self) -> None:

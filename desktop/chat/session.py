@@ -117,6 +117,8 @@ class ChatSession(QObject):
         self._chat = ChatRecord(id=new_id())
         self._stored = False
         self._loading = False
+        self._shown_id = ""
+        self._typed_meanwhile: str | None = None  # the draft, where it was changed while its own chat is read again
         self._opening = 0  # counts what was asked of the store, so that only the last answer is shown
         self._branch: list[MessageRecord] = []
         self._was_busy = False
@@ -313,7 +315,9 @@ class ChatSession(QObject):
 
     def set_draft(self, text: str) -> None:
         """Keeps what is typed and not sent; to be called with every change, it is stored after a short rest."""
-        if not self._loading and text != self._chat.draft:
+        if self._loading and self.chat_id == self._shown_id:
+            self._typed_meanwhile = clean_text(text)
+        elif not self._loading and text != self._chat.draft:
             self._chat = msgspec.structs.replace(self._chat, draft=clean_text(text))
             self._draft_timer.start()
 
@@ -341,6 +345,9 @@ class ChatSession(QObject):
     def _leave(self) -> None:
         if self._states is not None:
             self._states.left(self.chat_id)
+        self._flush_draft()
+
+    def _flush_draft(self) -> None:
         if self._draft_timer.isActive():
             self._draft_timer.stop()
             self._store_draft()
@@ -352,7 +359,8 @@ class ChatSession(QObject):
         self._store.load_chat(chat_id, self._when_opened(), reveal=reveal)
 
     def _when_opened(self) -> Callable[[OpenChat | None], None]:
-        """Returns what the store calls with the chat that was asked for."""
+        """Returns what the store calls with the chat that was asked for; its draft is on its way there before."""
+        self._flush_draft()
         self._loading = True
         self._opening += 1
         number = self._opening
@@ -377,7 +385,7 @@ class ChatSession(QObject):
     def _show(self, found: OpenChat) -> None:
         texts = {answer.message_id: answer.text for answer in self._answers.values()}
         self._loading = False
-        self._chat = found.chat
+        self._chat = self._with_draft(found.chat)
         self._branch = [
             msgspec.structs.replace(record, content=texts.get(record.id, record.content)) for record in found.messages
         ]
@@ -388,6 +396,15 @@ class ChatSession(QObject):
         self.settings_changed.emit(self.settings)
         self.draft_changed.emit(self._chat.draft)
         self._show_busy()
+
+    def _with_draft(self, chat: ChatRecord) -> ChatRecord:
+        """Returns a chat that was read with the draft that is newer."""
+        newer, self._typed_meanwhile = self._typed_meanwhile, None
+        if newer is not None and chat.id == self._shown_id and newer != chat.draft:
+            chat = msgspec.structs.replace(chat, draft=newer)
+            self._draft_timer.start()
+        self._shown_id = chat.id
+        return chat
 
     # --- asking ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ The store answers later, so an answer may come when the sidebar is gone (the lan
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QKeySequence, QPainter, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -276,6 +276,11 @@ class Sidebar(QWidget):
         self.delete_requested.emit(row.chat_id)
         self.undo_bar.offer(_("Deleted: {title}").format(title=row.title), lambda: self._restore(row.chat_id))
 
+    def rename(self, index: QModelIndex) -> None:
+        """Lets the name of a row's chat be edited in its place, where it is still listed."""
+        if index.isValid():
+            self.list.edit(index, QAbstractItemView.EditTrigger.AllEditTriggers, QEvent(QEvent.Type.None_))
+
     def _restore(self, chat_id: str) -> None:
         self._store.restore_chat(chat_id)
         self.chat_chosen.emit(chat_id, None)
@@ -292,7 +297,7 @@ class Sidebar(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         rename = menu.addAction(icons.icon("edit", theme, colour=theme.quiet), _("Rename"))
         rename.setShortcut(QKeySequence(Qt.Key.Key_F2))
-        rename.triggered.connect(lambda: self.list.edit(self.model.index(kept.row())))
+        rename.triggered.connect(lambda: self.rename(self.model.index(kept.row())))
         row = self.model.row(index)
         self._add_places(menu, row)
         menu.addSeparator()

@@ -127,6 +127,11 @@ class Notice(QFrame):
             del self._entries[-1:]
         self._show_last()
 
+    def withdraw(self, error: ErrorInfo) -> None:
+        """Takes an error away that is said elsewhere."""
+        self._entries = [entry for entry in self._entries if entry.error != error]
+        self._show_last()
+
     def take_over(self, older: Notice) -> None:
         """Shows what another notice still has to say."""
         self._entries = [*older._entries]

@@ -243,6 +243,19 @@ def test_window_built_again_goes_on_editing(open_window: Open, qtbot: QtBot) -> 
     assert newer.composing.composer.draft == Draft("half a thought")
 
 
+def test_load_failure_that_stands_at_the_answer_is_not_said_twice(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window(load_error="The file is damaged.")
+    window._parts.models.start()
+    qtbot.waitUntil(lambda: window.notice.isVisible())
+    window.notice.dismiss()
+    write(window, qtbot, "Hello")
+    answered(window, qtbot)
+    error = window._parts.items.item(1).error
+    assert error is not None
+    assert error.title == "The file is damaged."
+    assert not window.notice.isVisible()
+
+
 def test_load_failure_is_explained_above_the_conversation(open_window: Open, qtbot: QtBot) -> None:
     window = open_window(load_error="The file ends too early.")
     window._parts.models.start()

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from PySide6.QtCore import QMimeData, QModelIndex, QPoint, Qt
-from PySide6.QtGui import QContextMenuEvent, QGuiApplication
+from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -35,15 +35,16 @@ from runtime.params import AppSettings
 
 MOODS: tuple[dict[str, Any], ...] = (
     {}, {}, {"thoughts": "I think."}, {"delay": 0.05}, {"delay": 0.4}, {"endless": True, "delay": 0.01},
-    {"endless": True, "deaf": True, "delay": 0.02}, {"delay": 1000}, {"fail": "This cannot be answered.", "crash_at": 2},
-    {"crash_at": 0}, {"crash_at": 2}, {"crash_at": 3, "crash_how": "SIGSEGV"}, {"crash_at": 1, "crash_how": "SIGILL"},
+    {"endless": True, "deaf": True, "delay": 0.02}, {"delay": 1000},
+    {"fail": "This cannot be answered.", "crash_at": 2}, {"crash_at": 0}, {"crash_at": 2},
+    {"crash_at": 3, "crash_how": "SIGSEGV"}, {"crash_at": 1, "crash_how": "SIGILL"},
     {"crash_at": 2, "crash_how": "abort"}, {"crash_at": 1, "crash_how": "exit 3"}, {"huge": 20_000},
-    {"garbage": ["{", "null", "[]", '{"type": "nonsense"}', "\\udcff\\udc80", "x" * 5_000, '{"type":"text","id":-1}']},
-    {"reply": "a\\u0000b <script>x</script> \\u202e \\ud83d\\ude00 $x^2$ | a |\n|---|\n```\nopen"}, {"reply": "\\ud800 lone"},
-    {"reply": ""}, {"reply": "# A\n\n" + "| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n" * 8, "used": 4000},
-    {"messages": ["a line on stderr"], "prompt_steps": 5},
+    {"garbage": ["{", "null", "[]", '{"type": "nonsense"}', "\udcff\udc80", "x" * 5_000, '{"type":"text","id":-1}']},
+    {"reply": "a\0b <script>x</script> \u202e \U0001f600 $x^2$ | a |\n|---|\n```\nopen"},
+    {"reply": "\ud800 lone"}, {"reply": ""}, {"messages": ["a line on stderr"], "prompt_steps": 5},
+    {"reply": "# A\n\n" + "| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n" * 8, "used": 4000},
 )  # fmt: skip
-_WORDS = "old mill river water stone wheel corn flour miller 春眠不觉晓 שלום עולם naïve 😀 <b> *bold* `code` $5".split()
+_WORDS = ("old", "mill", "river", "water", "stone", "春眠不觉晓", "שלום", "naïve", "\U0001f600", "<b>", "*bold*", "$5")
 _THROWS_AWAY = (PasteChip, WaitingRow)  # what is in them is taken away by their buttons for good
 
 
@@ -168,7 +169,7 @@ class Actions:
 
     def rename(self) -> None:
         if chats := self._chats():
-            self.window.sidebar.list.edit(self.draw.choice(chats))
+            self.window.sidebar.rename(self.draw.choice(chats))
             editors = self.window.sidebar.list.viewport().findChildren(QLineEdit)
             for editor in editors:
                 editor.setText(f"Chat {self.number} <i>x</i>")

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 
 @dataclass
@@ -55,7 +54,7 @@ class Ledger:
             self.gone += [row[0] for row in connection.execute("SELECT id FROM chats WHERE deleted IS NOT NULL")]
 
     def faults(self, database: Path, unsent: Iterable[str] = ()) -> list[str]:
-        """Returns what is wrong with the file, in sentences; `unsent` are texts that still wait or are being written."""
+        """Returns what is wrong with the file, in sentences; `unsent` are texts that wait or are being written."""
         with closing(_reader(database)) as connection:
             found = [
                 f"the database is damaged: {row[0]}"
@@ -80,8 +79,9 @@ class Ledger:
 
     def _questions(self, asked: list[str], elsewhere: list[str]) -> list[str]:
         found = [
-            f"never sent so often: {_short(text)}" for text in set(asked) if asked.count(text) > len(self.sent.get(text, ()))
-        ]
+            f"never sent so often: {_short(text)}"
+            for text in set(asked) if asked.count(text) > len(self.sent.get(text, ()))
+        ]  # fmt: skip
         for text, chats in self.sent.items():
             excused = text in self.dropped or set(chats) <= set(self.gone)
             kept = text in asked or any(text in other for other in (*asked, *elsewhere))

@@ -71,7 +71,7 @@ class UserWindow:
 
     def _listen_for_failures(self) -> None:
         logging.getLogger().addHandler(_Complaints(self._faults))
-        sys.unraisablehook = lambda hooked: self._faults.append(f"unraisable: {hooked.exc_value!r} in {hooked.object!r}")
+        sys.unraisablehook = lambda it: self._faults.append(f"unraisable: {it.exc_value!r} in {it.object!r}")
 
     def _begin(self) -> None:
         parts = self._opening.application.parts

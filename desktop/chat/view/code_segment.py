@@ -54,7 +54,7 @@ class CodeSegment(Segment):
     def _top(self) -> float:
         if not self.part.first:
             return 0.0
-        return CODE_HEAD if self.block.language else CODE_PAD  # without a name to show, the button stands beside the code
+        return CODE_HEAD if self.block.language else CODE_PAD  # without a name, the button is beside the code
 
     def _room(self, width: float) -> float:
         """Returns the width of the code's lines."""

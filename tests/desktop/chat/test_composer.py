@@ -58,13 +58,44 @@ def test_enter_that_ends_a_composed_word_does_not_send(composer: Composer, qtbot
     qtbot.keyClicks(composer.edit, "ni")
     composer.edit.inputMethodEvent(QInputMethodEvent("hao", []))
     qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
-    assert messages == []
-    done = QInputMethodEvent("", [])
-    done.setCommitString("好")
-    composer.edit.inputMethodEvent(done)
+    assert (messages, composer.draft.text) == ([], "ni")
+    composer.edit.inputMethodEvent(committed("好"))
     qtbot.keyClick(composer.edit, Qt.Key.Key_Return)
-    assert messages
-    assert messages[0].endswith("好")
+    assert messages == ["ni好"]
+
+
+def committed(text: str) -> QInputMethodEvent:
+    event = QInputMethodEvent("", [])
+    event.setCommitString(text)
+    return event
+
+
+def test_a_dead_key_waits_for_its_letter(composer: Composer, qtbot: QtBot) -> None:
+    messages = sent_by(composer)
+    composer.edit.inputMethodEvent(QInputMethodEvent("´", []))
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Up)
+    qtbot.keyClick(composer.edit, Qt.Key.Key_Enter)
+    composer.edit.inputMethodEvent(committed("é"))
+    assert (messages, composer.draft.text) == ([], "é")
+
+
+def test_a_composed_word_shows_in_the_field_but_is_not_part_of_the_draft(composer: Composer) -> None:
+    composer.edit.inputMethodEvent(QInputMethodEvent("ni hao", []))
+    assert composer.edit.textCursor().block().layout().preeditAreaText() == "ni hao"
+    assert composer.draft == Draft()
+    composer.edit.inputMethodEvent(QInputMethodEvent("", []))
+    assert composer.edit.textCursor().block().layout().preeditAreaText() == ""
+
+
+def test_the_list_of_words_opens_at_the_cursor(composer: Composer, qtbot: QtBot) -> None:
+    places = []
+    for text in ("", "some words", " and a line\nbelow"):
+        composer.edit.insertPlainText(text)
+        places.append(composer.edit.inputMethodQuery(Qt.InputMethodQuery.ImCursorRectangle))
+    assert places[0].x() < places[1].x()
+    assert places[2].y() > places[1].y()
+    assert composer.edit.inputMethodQuery(Qt.InputMethodQuery.ImEnabled)
+    assert composer.edit.inputMethodQuery(Qt.InputMethodQuery.ImSurroundingText) == "below"
 
 
 def test_up_edits_the_last_message_only_from_an_empty_field(composer: Composer, qtbot: QtBot) -> None:

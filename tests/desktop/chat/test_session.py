@@ -457,6 +457,23 @@ def test_deleting_a_chat_stops_its_answer_and_shows_a_new_one(world: Make) -> No
     assert chat.last().state is ItemState.STOPPED
 
 
+def test_what_is_typed_while_its_chat_is_read_again_is_kept(world: Make) -> None:
+    chat = world()
+    chat.ask()
+    chat.session.regenerate(chat.last().id)
+    chat.until_idle()
+    drafts: list[str] = []
+    chat.session.draft_changed.connect(drafts.append)
+    chat.session.set_draft("half a thou")
+    chat.session.choose_version(chat.last().id, -1)
+    chat.until_idle()
+    chat.session.choose_version(chat.last().id, 1)
+    chat.session.set_draft("half a thought")
+    chat.until_idle()
+    assert drafts == ["half a thou", "half a thought"]
+    chat.until(lambda: chat.stored().chat.draft == "half a thought")
+
+
 def test_a_draft_comes_back_with_its_chat(world: Make) -> None:
     chat = world()
     drafts: list[str] = []

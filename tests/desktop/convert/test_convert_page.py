@@ -117,4 +117,5 @@ def test_plans_that_come_when_the_page_is_gone_disturb_nobody(source: Path, qtbo
     plans = Plans(jobs)
     plans.ask(source)
     delete(plans)
+    jobs._beside[0].kill()
     qtbot.waitUntil(lambda: not jobs.busy, timeout=_PATIENCE_MS)
