@@ -10,7 +10,7 @@ import time
 from functools import partial
 from itertools import islice
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, QPointF, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, QPointF, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFocusEvent,
@@ -26,11 +26,12 @@ from PySide6.QtGui import (
 )  # fmt: skip
 from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
+from desktop.chat.view.accessible import MessageNode, announce, offer_to_readers
 from desktop.chat.view.blocks import displayable
 from desktop.chat.view.following import PAD, FollowingScrollArea
 from desktop.chat.view.layout import Anchor, ConversationLayout
 from desktop.chat.view.links import links_in
-from desktop.chat.view.message_model import MessageListModel
+from desktop.chat.view.message_model import ItemState, MessageListModel
 from desktop.chat.view.painter import Shown, paint_items
 from desktop.chat.view.pointer import Granularity, Pointer
 from desktop.chat.view.selection import END, Position, Selection, shown_of, source_of
@@ -85,12 +86,14 @@ class ConversationView(FollowingScrollArea):
         self._hover_row = -1
         self._current = -1
         self._wheeled = 0
+        self._nodes: dict[int, MessageNode] = {}
         self._flush_timer = self._timer(self._flush)
         self._tick_timer = self._timer(self._forget_tick)
         self._drag_timer = self._timer(self._drag_on)
         self._set_up()
 
     def _set_up(self) -> None:
+        offer_to_readers()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setMouseTracking(True)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
@@ -144,6 +147,35 @@ class ConversationView(FollowingScrollArea):
             self._pointer.selection = Selection(Position(0, 0, 0), last)
             self.viewport().update()
 
+    # for screen readers
+
+    @property
+    def current_row(self) -> int:
+        """The row of the message that has the keyboard; -1 where none has."""
+        return self._current
+
+    def node(self, row: int) -> MessageNode:
+        """Returns the object that stands for a message."""
+        if row not in self._nodes:
+            self._nodes[row] = MessageNode(self, row)
+        return self._nodes[row]
+
+    def rect_of_row(self, row: int) -> QRect:
+        """Returns where a message is on the screen, in sight or not."""
+        if not 0 <= row < len(self._layout.items):
+            return QRect()
+        top = round(self._layout.top_of(row) - self._top())
+        corner = self.viewport().mapToGlobal(QPoint(self._column_left(), top))
+        return QRect(corner, QSize(round(self._layout.width), round(self._layout.items[row].height)))
+
+    def screen_rect(self) -> QRect:
+        """Returns where the part that is in sight is on the screen."""
+        return QRect(self.viewport().mapToGlobal(QPoint(0, 0)), self.viewport().size())
+
+    def _forget_nodes(self, first: int) -> None:
+        for row in [row for row in self._nodes if row >= first]:
+            self._nodes.pop(row).deleteLater()
+
     # the model changed
 
     def _reset(self) -> None:
@@ -152,6 +184,7 @@ class ConversationView(FollowingScrollArea):
         self._hovered = self._pressed = self._done = None
         self._dirty.clear()
         self._hover_row = self._current = -1
+        self._forget_nodes(0)
         self._follow, self._anchor = True, None
         self._settle()
 
@@ -165,6 +198,7 @@ class ConversationView(FollowingScrollArea):
 
     def _removed(self, parent: QModelIndex, first: int, last: int) -> None:
         self._layout.remove_from(first)
+        self._forget_nodes(first)
         self._dirty = {row for row in self._dirty if row < first}
         self._pointer.forget_from(first)
         self._hovered = self._pressed = None
@@ -177,6 +211,8 @@ class ConversationView(FollowingScrollArea):
     def _changed(self, top: QModelIndex, bottom: QModelIndex) -> None:
         for row in range(top.row(), bottom.row() + 1):
             item = self._model.item(row)
+            if self._layout.items[row].item.state is ItemState.STREAMING and item.state is not ItemState.STREAMING:
+                announce(self, item)
             if not item.text.startswith(self._layout.items[row].item.text):
                 self._pointer.forget_from(row)
             self._layout.change(row, item)
