@@ -131,6 +131,7 @@ class ComposingArea(QWidget):
         elif self._session.busy and not self._editing:
             self._waiting.add(self._chat_id, text)
             self.composer.clear()
+            self._session.keep_draft()  # which holds what waits: it counts as said
         else:
             self.meter.say(_("This chat is still being opened. Your text stays here."))
 

@@ -321,6 +321,10 @@ class ChatSession(QObject):
             self._chat = msgspec.structs.replace(self._chat, draft=clean_text(text))
             self._draft_timer.start()
 
+    def keep_draft(self) -> None:
+        """Stores the draft at once where it has changed."""
+        self._flush_draft()
+
     def close(self) -> None:
         """Stores everything as it stands, running answers as stopped; to be called before the store is closed."""
         self._leave()

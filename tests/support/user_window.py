@@ -130,6 +130,10 @@ class UserWindow:
         self._ledger.send(text, self._opening.application.parts.session.chat_id)
 
     def _die(self) -> None:
+        """What is still in the field is no message yet; the last half second of it may go."""
+        composing = self._opening.application.window.composing
+        written = f"{composing.composer.draft.message}\n{composing._before_editing.message}"
+        self._ledger.dropped += [text for text in self._ledger.sent if text in written]
         for answer in self._answers.values():
             self._ledger.cut(answer.message_id)
         self._ledger.note_end(self._database)

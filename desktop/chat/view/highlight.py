@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QTextLayout
 
+from desktop.background import Background
 from desktop.chat.view.blocks import Block, utf16_length
 from desktop.chat.view.style import TextStyle, format_range
 
@@ -31,6 +33,9 @@ class Highlighter(QObject):
         self._known: OrderedDict[tuple[str, str], list[Pieces]] = OrderedDict()
         self._waiting: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._work: Iterator[None] | None = None
+        self._lexers: dict[str, Any] = {}  # by language; None where pygments knows it not
+        self._fetched = ""  # the language whose lexer is on its way
+        self._background = Background(self)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._step)
@@ -51,18 +56,35 @@ class Highlighter(QObject):
     def _step(self) -> None:
         until = time.perf_counter() + _SLICE
         while time.perf_counter() < until:
-            if self._work is None:
-                if not self._waiting:
-                    return
-                self._work = self._read(*self._waiting.popitem(last=False)[0])
-            if next(self._work, self) is self:
+            if self._work is None and not self._begin():
+                return
+            if self._work is not None and next(self._work, self) is self:
                 self._work = None
+        self._timer.start(0)
+
+    def _begin(self) -> bool:
+        """Begins with the next block; returns False where none waits, or its lexer first has to be brought."""
+        if not self._waiting:
+            return False
+        language, text = next(iter(self._waiting))
+        if language not in self._lexers:
+            if self._fetched != language:
+                self._fetched = language
+                self._background.run(lambda: _lexer(language), lambda lexer: self._take_lexer(language, lexer))
+            return False
+        del self._waiting[language, text]
+        self._work = self._read(language, text)
+        return True
+
+    def _take_lexer(self, language: str, lexer: Any) -> None:
+        self._lexers[language], self._fetched = lexer, ""
         self._timer.start(0)
 
     def _read(self, language: str, text: str) -> Iterator[None]:
         lines: list[Pieces] = [[]]
         at = 0
-        for number, (kind, value) in enumerate(_tokens(language, text)):
+        lexer = self._lexers[language]
+        for number, (kind, value) in enumerate(lexer.get_tokens(text) if lexer is not None else ()):
             at = _add(lines, at, _kind_of(kind), value)
             if number % 64 == 0:
                 yield
@@ -72,15 +94,17 @@ class Highlighter(QObject):
         self.ready.emit(language, text)
 
 
-def _tokens(language: str, text: str) -> Iterator[tuple[object, str]]:
+def _lexer(language: str) -> Any:
+    """Returns what reads a language, for a thread: bringing it takes up to a tenth of a second, once."""
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # only where there is code to colour
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:
         lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        next(iter(lexer.get_tokens("x")), None)  # some make their tables only now
     except ClassNotFound:
-        return iter(())
-    return iter(lexer.get_tokens(text))
+        return None
+    return lexer
 
 
 def _kind_of(token: object) -> str:

@@ -1,0 +1,116 @@
+"""Everything that a person can reach says what it is, and can be reached and seen with the keyboard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractScrollArea,
+    QApplication,
+    QLineEdit,
+    QScrollBar,
+    QSplitterHandle,
+    QWidget,
+)
+
+from desktop.main_window import MainWindow
+from desktop.shell import Shell
+from window_kit import window_parts
+
+_BETWEEN = (QScrollBar, QSplitterHandle)  # they move what has a name
+_MANY = 400  # presses of Tab in which everything comes round
+
+
+@pytest.fixture
+def window(qapp: QApplication) -> Iterator[MainWindow]:
+    with window_parts(prompt_steps=3) as parts:
+        shell, window = Shell(parts.state), MainWindow(parts)
+        shell.furnish(window)
+        shell.resize(1400, 900)
+        shell.show()
+        shell.activateWindow()
+        QTest.qWait(100)
+        yield window
+        shell.close()
+        shell.deleteLater()
+
+
+def views(window: MainWindow) -> Iterator[tuple[str, QWidget]]:
+    """Opens one thing after the other; yields its name and what holds its widgets."""
+    window.show_prompt(True)
+    window.show_panel(True)
+    QTest.qWait(600)  # the sections come one by one
+    yield "chat", window
+    for name in ("library", "notebook", "convert"):
+        window.actions_by_name[name].trigger()
+        QTest.qWait(100)
+        yield name, window
+    window.pages.turn_to("chat")
+    for name in ("palette", "shortcuts", "diagnostics", "receipts", "backups", "models", "find"):
+        window.actions_by_name[name].trigger()
+        QTest.qWait(100)
+        popup = QApplication.activePopupWidget()
+        yield name, popup or window
+        if popup is not None:
+            popup.close()
+
+
+def unnamed(holder: QWidget) -> list[str]:
+    found = []
+    for child in holder.findChildren(QWidget):
+        if not child.isVisible() or child.focusPolicy() == Qt.FocusPolicy.NoFocus or isinstance(child, _BETWEEN):
+            continue
+        if isinstance(child.parent(), QAbstractScrollArea) and child.parent().viewport() is child:
+            continue
+        shown = child.text() if isinstance(child, QAbstractButton) else ""
+        interface = QAccessible.queryAccessibleInterface(child)
+        name = interface.text(QAccessible.Text.Name) if interface is not None else child.accessibleName()
+        if not (name or shown or child.accessibleName()).strip():
+            found.append(f"{type(child).__name__} {child.objectName()} in {type(child.parent()).__name__}")
+    return found
+
+
+def test_every_control_of_every_page_has_a_name(window: MainWindow) -> None:
+    nameless = {name: missing for name, holder in views(window) if (missing := unnamed(holder))}
+    assert nameless == {}
+
+
+def test_icons_alone_have_words_for_them(window: MainWindow) -> None:
+    """The lens in a search field is not pressed."""
+    for name, holder in views(window):
+        for button in holder.findChildren(QAbstractButton):
+            if button.isVisible() and not button.text() and not isinstance(button.parent(), QLineEdit):
+                assert button.accessibleName() or button.toolTip(), f"{name}: {button}"
+
+
+def test_tab_comes_round_to_the_composer_and_sees_every_button_of_the_chat(window: MainWindow) -> None:
+    window.focus_composer()
+    start, seen = QApplication.focusWidget(), set[QWidget]()
+    assert start is window.composing.composer.edit
+    for _ in range(_MANY):
+        QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+        focused = QApplication.focusWidget()
+        assert focused is not None
+        assert focused.isVisible()
+        if focused is start:
+            break
+        seen.add(focused)
+    assert QApplication.focusWidget() is start, "Tab never came back"
+    wanted = {child for child in window.findChildren(QAbstractButton)
+              if child.isVisible() and child.isEnabled() and child.focusPolicy() & Qt.FocusPolicy.TabFocus}  # fmt: skip
+    assert {button.accessibleName() or button.text() for button in wanted - seen} == set()
+
+
+def test_the_keyboards_place_can_be_seen(window: MainWindow) -> None:
+    """A picture of the focused button differs from one of the same button without the keyboard."""
+    button = window.header.panel_button
+    window.focus_composer()
+    without = button.grab().toImage()
+    button.setFocus(Qt.FocusReason.TabFocusReason)
+    assert QApplication.focusWidget() is button
+    assert button.grab().toImage() != without
