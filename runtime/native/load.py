@@ -23,6 +23,7 @@ from runtime.architectures.shapes import WrongShape
 from runtime.config import ModelConfig
 from runtime.engine import LoadListener, StopFlag
 from runtime.model_errors import LoadStopped
+from runtime.native.large_pages import LargePages
 from runtime.native.linear import Slot, shorten_look_ups
 from runtime.native.norm import keep_norms_exact
 from runtime.native.quantized import Quantizer
@@ -98,6 +99,8 @@ def empty_model(config: ModelConfig, *, dtype: str = "f32", device: str = "cpu")
     with _made_as(DTYPES.get(dtype, torch.bfloat16)), torch.device(device):
         model = Transformer(config)
     keep_norms_exact(model)
+    if dtype in DTYPES:  # where matrices are quantized, theirs is only a passage
+        LargePages().move(model, values=False)
     return model.eval().requires_grad_(False)
 
 

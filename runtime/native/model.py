@@ -96,8 +96,7 @@ class NativeModel:
     def weight_bytes(self) -> int:
         """The memory that the weights take."""
         tensors = (*self.transformer.parameters(), *self.transformer.buffers())
-        storages = {each.data_ptr(): each.nbytes() for each in (tensor.untyped_storage() for tensor in tensors)}
-        return sum(storages.values())
+        return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors}.values())
 
     @property
     def cache_bytes(self) -> int:

@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from runtime.native.large_pages import LargePages
 from runtime.native.linear import Linear, Slot
 from runtime.native.transformer import Transformer
 
 Kind = Literal["int8", "int4"]
+Layer = TypeVar("Layer", bound=nn.Module)
 
 GROUP = 32
 _FEW = 16  # rows up to which the packed kernels are quicker on a CPU (measured at 576 x 1536 to 4096 x 4096)
@@ -207,6 +209,7 @@ class Quantizer:
             for owner in model.modules() for name, child in owner.named_children() if isinstance(child, Linear)
         }  # fmt: skip
         self._waiting = Counter(slot.module for slot in model.slots().values())
+        self._pages = LargePages()
 
     def filled(self, slots: Iterable[Slot]) -> None:
         """Hears of weights that have got their values."""
@@ -220,11 +223,15 @@ class Quantizer:
         model = self._model
         if model.head is None:
             table = model.embedding.weight
-            model.head = head = Int8Linear(table)
+            model.head = head = self._placed(Int8Linear(table))
             model.embedding = QuantizedEmbedding(head, table.dtype)  # type: ignore[assignment]  # asked for rows only
 
     def _replace(self, child: Linear) -> None:
         owner, name = self._owners[child]
         kind: Kind = "int8" if child is self._model.head else self._kind
-        setattr(owner, name, quantized_linear(child.weight, child.bias, kind=kind))
+        setattr(owner, name, self._placed(quantized_linear(child.weight, child.bias, kind=kind)))
         del self._owners[child]
+
+    def _placed(self, layer: Layer) -> Layer:
+        self._pages.move(layer)
+        return layer

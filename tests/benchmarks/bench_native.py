@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -224,19 +225,22 @@ def main() -> None:
     parser.add_argument("--contexts", type=int, nargs="+", default=[], help="measure tokens behind these contexts")
     parser.add_argument("--few", type=int, default=8, help="how many tokens behind each")
     parser.add_argument("--loading", action="store_true", help="measure loading")
+    parser.add_argument("--folder", type=Path, help="where the weights are written, and found by the next run")
     parser.add_argument("-p", "--prompt", type=int, default=512)
     parser.add_argument("-n", "--generate", type=int, default=128)
     parser.add_argument("-r", "--repetitions", type=int, default=5)
     parser.add_argument("-t", "--threads", type=int, default=devices.usable_cores())
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as parent:
+    with ExitStack() as stack:
+        parent = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folders = {}
         for name in options.sides:
             stored = "f32" if name.endswith("f32") else "bf16"
-            folders[name] = Path(parent, stored)
+            folders[name] = parent / stored
             if not folders[name].exists():
-                folders[name].mkdir()
+                folders[name].mkdir(parents=True)
                 write_folder(options.model, folders[name], stored)
+        os.sync()  # nothing is left to write while it is measured
         if options.contexts:
             contexts(folders, options)
         if options.loading:
