@@ -108,7 +108,7 @@ class Attention(nn.Module):
         heads = self.qkv(x).view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)  # (B, H + K + K, T, D)
         qk, v = heads[:, : H + K], heads[:, H + K :]
         if self.qk_norm != "none":
-            qk = torch.cat(self._normed(qk[:, :H], qk[:, H:]), dim=1)
+            qk = torch.cat(self.normed(qk[:, :H], qk[:, H:]), dim=1)
         if self.rope is not None:
             qk = rotate(qk, step.turns[self.rope], self.rope)
         q, k = qk[:, :H], qk[:, H:]
@@ -117,7 +117,8 @@ class Attention(nn.Module):
             k, v, first = step.cache.append(self.layer, k, v)
         return q, k, v, step.masks.get(self.window, first, k.shape[2]), first
 
-    def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns queries and keys (B, any, T, D), normed as the config says."""
         if self.qk_norm == "head":
             return self.q_norm(q), self.k_norm(k)
         return _norm_across_heads(q, self.q_norm), _norm_across_heads(k, self.k_norm)

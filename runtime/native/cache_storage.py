@@ -145,10 +145,10 @@ class _Floats(_Buffers):
         return cls(x.new_empty(*x.shape[:2], rows, x.shape[3], dtype=dtype))
 
     def write(self, row: int, x: Tensor) -> None:
-        self._buffers[0][:, :, row : row + x.shape[2]] = x
+        self._buffers[0].narrow(2, row, x.shape[2]).copy_(x)
 
     def read(self, start: int, stop: int, scratch: Scratch) -> Tensor:
-        kept = self._buffers[0][:, :, start:stop]
+        kept = self._buffers[0].narrow(2, start, stop - start)
         if kept.dtype == scratch.dtype:
             return kept
         return scratch.view(tuple(kept.shape), kept.device).copy_(kept)

@@ -6,22 +6,32 @@ finds each part again under its own name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+# for one vector, the matrix-vector kernels read bf16 weights 1.5 times as fast as the general ones, f32 as fast
+_BY_VECTOR = (torch.bfloat16, torch.float32)
+
 
 def project(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Returns x Wᵀ + b: (…, inputs) → (…, outputs)."""
-    if weight.dtype is torch.bfloat16 and weight.is_cpu and x.numel() == weight.shape[1]:
-        # one vector: the matrix-vector kernel reads bf16 weights 1.5 times as fast as the general one, equal to the bit
+    if x.numel() == weight.shape[1] and weight.is_cpu and weight.dtype in _BY_VECTOR:
         row = x.reshape(-1)
         out = torch.mv(weight, row) if bias is None else torch.addmv(bias, weight, row)
         return out.view(*x.shape[:-1], -1)
     return F.linear(x, weight, bias)
+
+
+def product_with(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """Returns a function of one vector, (inputs) → (outputs), that gives what `project` gives."""
+    if not weight.is_cpu or weight.dtype not in _BY_VECTOR:
+        return lambda x: F.linear(x.view(1, 1, -1), weight, bias).view(-1)
+    return partial(torch.mv, weight) if bias is None else partial(torch.addmv, bias, weight)
 
 
 class Linear(nn.Linear):

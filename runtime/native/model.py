@@ -24,6 +24,7 @@ from runtime.native import settings
 from runtime.native.adapters import Adapters
 from runtime.native.kv_cache import KVCache
 from runtime.native.load import DTYPES, load_model
+from runtime.native.one_token import OneToken
 from runtime.native.stretching import stretched
 from runtime.params import LoadParams
 from runtime.source import gguf_target_start, target_start
@@ -72,6 +73,7 @@ class NativeModel:
         self.config = self.transformer.config
         self.context_length = self.params.context_length
         self.transformer.planned_length = self.context_length
+        self.one_token = OneToken.of(self.transformer)
         self.micro_batch = min(self.params.micro_batch, self.params.batch)
 
     def _use_threads(self, params: LoadParams) -> None:
@@ -106,7 +108,7 @@ class NativeModel:
     def close(self) -> None:
         """Lets the weights and the tokenizer go. May be called twice."""
         with suppress(AttributeError):
-            del self.transformer
+            del self.transformer, self.one_token
         self._close_vocabulary()
 
     def _close_vocabulary(self) -> None:

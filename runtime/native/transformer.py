@@ -40,10 +40,7 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor, step: Step) -> Tensor:
         """Runs embeddings (B, T, C) at `positions` (T) or (B, T) through all layers, up to the last norm."""
-        if self.positions is not None:
-            x = x + self.positions(positions).to(x.dtype)
-        if self.embedding_norm is not None:
-            x = self.embedding_norm(x)
+        x = self.begin(x, positions)
         watch = step.watch
         if watch is not None and watch.wants_hidden(self.side, -1):
             watch.hidden(self.side, -1, x)
@@ -52,6 +49,12 @@ class Stack(nn.Module):
             if watch is not None and watch.wants_hidden(self.side, layer):
                 watch.hidden(self.side, layer, x)
         return x
+
+    def begin(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Makes of embeddings what the first layer reads."""
+        if self.positions is not None:
+            x = x + self.positions(positions).to(x.dtype)
+        return x if self.embedding_norm is None else self.embedding_norm(x)
 
     def finish(self, x: Tensor) -> Tensor:
         """Applies the last norm, where there is one."""
@@ -131,10 +134,10 @@ class Transformer(nn.Module):
         if self.decoder is None:
             raise ValueError("this model has no decoder: it encodes")
         start = cache.length if cache is not None else 0
-        x = self._embed(ids)
+        x = self.embed(ids)
         masks = Masks(start, ids.shape[1], ids.device, padding=padding, prefix=prefix, bias=self.decoder.bias,
                       dtype=x.dtype)  # fmt: skip
-        turns, positions = self._positions(start, ids.shape[1], padding, like=x)
+        turns, positions = self.turns(start, ids.shape[1], padding, like=x)
         across = Mask(None if encoded_mask is None else encoded_mask[:, None, None, :].bool())
         step = Step(masks, turns, cache, encoded, across, watch)
         x = self.decoder(x, positions, step)
@@ -149,13 +152,13 @@ class Transformer(nn.Module):
         """
         if self.encoder is None:
             raise ValueError("this model has no encoder: it reads as it writes")
-        x = self._embed(ids)
+        x = self.embed(ids)
         if self.token_types is not None:
             x = x + self.token_types(torch.zeros_like(ids) if token_types is None else token_types)
         keys = None if mask is None else mask.bool()
         masks = Masks(0, ids.shape[1], ids.device, causal=False, keys=keys, bias=self.encoder.bias, dtype=x.dtype)
         before = None if keys is None else _padding_before(keys)
-        turns, positions = self._positions(0, ids.shape[1], before, like=x)
+        turns, positions = self.turns(0, ids.shape[1], before, like=x)
         x = self.encoder(x, positions, Step(masks, turns, watch=watch))
         return self.encoder.finish(x)
 
@@ -179,12 +182,18 @@ class Transformer(nn.Module):
         """Returns where each named weight lies: `slots()[name].tensor` reads and writes it."""
         return slots(self)
 
-    def _embed(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
+        """Returns the embeddings (B, T, C) of token ids (B, T)."""
         x: Tensor = self.embedding(ids)
         return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
 
-    def _positions(
-        self, start: int, count: int, padding: Tensor | None, *, like: Tensor
+    @property
+    def ropes(self) -> tuple[Rope, ...]:
+        """The kinds of rotation that layers use."""
+        return tuple(self._tables)
+
+    def turns(
+        self, start: int, count: int, padding: Tensor | None = None, *, like: Tensor
     ) -> tuple[dict[Rope, CosSin], Tensor]:
         """Returns the rotations of the new positions, and the positions themselves (T), or (B, T) behind padding."""
         length = start + count
@@ -192,11 +201,11 @@ class Transformer(nn.Module):
         where: slice | Tensor = slice(start, length)
         if padding is not None:
             where = positions = (positions - padding[:, None]).clamp(min=0)
-        turns = {
+        turned = {
             rope: _for_heads(table.at(where, length, planned=self.planned_length, like=like))
             for rope, table in self._tables.items()
         }
-        return turns, positions
+        return turned, positions
 
 
 def _padding_before(keys: Tensor) -> Tensor:
@@ -214,6 +223,6 @@ def _for_heads(cos_sin: CosSin) -> CosSin:
     return cos_sin if cos.ndim == 2 else (cos.unsqueeze(1), sin.unsqueeze(1))
 
 
-def _ropes(config: ModelConfig) -> set[Rope]:
-    found = {config.rope_of(layer) for layer in range(max(config.n_layers, config.n_encoder_layers))}
-    return {rope for rope in found if rope is not None}
+def _ropes(config: ModelConfig) -> list[Rope]:
+    found = dict.fromkeys(config.rope_of(layer) for layer in range(max(config.n_layers, config.n_encoder_layers)))
+    return [rope for rope in found if rope is not None]

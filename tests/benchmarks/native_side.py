@@ -26,6 +26,7 @@ from torch import Tensor  # noqa: E402
 from runtime.checkpoint import open_checkpoint  # noqa: E402
 from runtime.native.kv_cache import KVCache  # noqa: E402
 from runtime.native.load import load_model  # noqa: E402
+from runtime.native.one_token import OneToken  # noqa: E402
 
 _FLOATS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _STREAMED = 512 << 20  # bytes that the measured reading goes through: more than caches hold
@@ -50,6 +51,7 @@ class Native:
     def __init__(self, folder: Path, dtype: str) -> None:
         self.model = load_model(open_checkpoint(folder), dtype=dtype)
         self.float = dtype if dtype in _FLOATS else "bf16"
+        self.one_token = OneToken.of(self.model)
 
     def clear(self, room: int) -> None:
         self.cache = KVCache(self.model.config, capacity=room, k_type=self.float, v_type=self.float,
@@ -63,7 +65,10 @@ class Native:
         self.cache.advance(tokens)
 
     def read(self, ids: Tensor) -> Tensor:
-        logits = self.model(ids, cache=self.cache, last_only=True)
+        if ids.numel() == 1 and self.one_token is not None:
+            logits = self.one_token(ids, self.cache)
+        else:
+            logits = self.model(ids, cache=self.cache, last_only=True)
         self.cache.advance(ids.shape[1])
         return logits[0, -1]
 
