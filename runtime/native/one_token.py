@@ -114,12 +114,12 @@ def _attention(attention: Attention, ropes: Sequence[object]) -> Part:
     normed = None if attention.qk_norm == "none" else attention.normed
 
     def attend(x: Tensor, now: Now) -> Tensor:
-        qk, v = torch.split(qkv(x).view(1, H + 2 * K, 1, D), (H + K, K), dim=1)
+        qk, v = torch.split(qkv(x).view(1, H + 2 * K, 1, D), [H + K, K], dim=1)
         if normed is not None:
             qk = torch.cat(normed(qk[:, :H], qk[:, H:]), dim=1)
         if rope is not None:
             qk = rotate(qk, now.turns[turn], rope)
-        q, k = torch.split(qk, (H, K), dim=1)
+        q, k = torch.split(qk, [H, K], dim=1)
         keys, values, _first = now.cache.append(layer, k, v)  # (1, K, S, D): what this token sees
         grouped = q.view(1, K, H // K, D)  # the heads that share keys are queries of the same keys
         return out(F.scaled_dot_product_attention(grouped, keys, values, scale=scale).flatten())
