@@ -375,10 +375,13 @@ class LoadParams(SettingsGroup, frozen=True):
         Literal["auto", "llama", "native"],
         Setting(
             title=N_("Engine"),
-            help=N_("What runs the model: llama.cpp reads GGUF files; Quern's own engine reads folders and GGUF files, "
-                    "whose weights it unpacks. Automatic takes llama.cpp wherever it can."),
+            help=N_("What runs the model. llama.cpp is the fast one and takes the least memory; it reads GGUF files. "
+                    "Quern's own is slower, but reads folders with safetensors as well and can show what happens "
+                    "inside the model. Automatic takes llama.cpp wherever it can."),
             section=_MODEL, applies=Applies.RELOAD,
-            labels={"auto": N_("automatic"), "llama": "llama.cpp", "native": N_("Quern's own")},
+            labels={
+                "auto": N_("automatic"), "llama": N_("fast (llama.cpp)"), "native": N_("open to view (Quern's own)"),
+            },
         ),
     ] = "auto"
     dtype: Annotated[
@@ -395,7 +398,7 @@ class LoadParams(SettingsGroup, frozen=True):
         Setting(
             title=N_("LoRA adapters"),
             help=N_("Files with changes to the model's weights (GGUF); =0.5 after a path takes half of its changes."),
-            section=_MODEL, applies=Applies.RELOAD, advanced=True, paths=True,
+            section=_MODEL, applies=Applies.RELOAD, advanced=True, paths=True, widget="adapters",
         ),
     ] = ()
     context_length: Annotated[
@@ -742,7 +745,7 @@ class AppSettings(SettingsGroup, frozen=True):
         Setting(
             title=N_("Folders with models"),
             help=N_("Models are looked for here too, besides Quern's own folder and those of other programs."),
-            section=N_("Models"), applies=Applies.NOW, paths=True,
+            section=N_("Models"), applies=Applies.NOW, paths=True, widget="folders",
         ),
     ] = ()
 

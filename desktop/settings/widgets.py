@@ -15,6 +15,7 @@ from PySide6.QtGui import QFocusEvent, QFontMetrics, QKeyEvent, QPainter, QPaint
 from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QLineEdit, QPlainTextEdit, QSizePolicy, QSlider, QWidget
 
 from desktop.controls.buttons import Choice, repolish
+from desktop.settings.path_lists import AdapterListField, PathListField
 from desktop.theme import Space, current_theme
 from runtime.settings import BadSetting, SettingField
 from runtime.text import _
@@ -410,10 +411,10 @@ class LongTextField(QWidget):
         repolish(self._edit)
 
 
-FieldWidget = BoolField | ChoiceField | NumberField | TextField | ListField | LongTextField
+FieldWidget = BoolField | ChoiceField | NumberField | TextField | ListField | LongTextField | PathListField
 KINDS: dict[str, Callable[[SettingField], FieldWidget]] = {
     "bool": BoolField, "choice": ChoiceField, "int": NumberField, "float": NumberField, "str": TextField,
-    "list": ListField, "lines": LongTextField,
+    "list": ListField, "lines": LongTextField, "folders": PathListField, "adapters": AdapterListField,
 }  # fmt: skip
 
 
