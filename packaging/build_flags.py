@@ -91,6 +91,7 @@ def package_flags(system: str, environ: Mapping[str, str] | None = None) -> list
         choice = "metal" if system == "Darwin" else "vulkan"
     flags = ["-DGGML_NATIVE=OFF", "-DLLAVA_BUILD=OFF", "-DGGML_CCACHE=ON"]
     flags += ["-DGGML_BACKEND_DL=ON", "-DGGML_CPU_ALL_VARIANTS=ON"]
+    flags += [f"-DCMAKE_INSTALL_RPATH={'@loader_path' if system == 'Darwin' else '$ORIGIN'}"]  # they lie side by side
     flags += _gpu_flags(choice, system, "", Tools(cuda_architectures=("all-major",)))
     return flags + shlex.split(environ.get("QUERN_CMAKE_ARGS", ""))
 
