@@ -93,6 +93,14 @@ class EngineCheckFailed(EngineEnded):
     advice = N_("Try other loading settings or another file of this model.")
 
 
+class EngineCardFailed(EngineEnded):
+    """A graphics card, or its driver, gave up while it computed."""
+
+    code = "engine_card_failed"
+    cause = N_("The graphics card or its driver failed; the details show how.")
+    advice = N_("Send again. If it happens again, update the driver, or choose “CPU” under “Devices” in the settings.")
+
+
 class EngineFileGone(EngineEnded):
     """A page of the mapped model could not be read."""
 
@@ -137,6 +145,7 @@ class EngineMismatch(UserError):
         )
 
 
+_CARD = r"DeviceLost|vk::\w+Error|CUDA error|cuBLAS|ggml_vulkan: .*(failed|error)"
 # The first row that fits is taken: what the process said is better evidence than the signal it died of.
 _KINDS: tuple[tuple[Callable[[ChildEnd], bool], type[EngineEnded]], ...] = (
     (lambda end: end.signalled("SIGILL", 0xC000001D) or end.said(r"illegal instruction"), EngineIllegalInstruction),
@@ -144,6 +153,7 @@ _KINDS: tuple[tuple[Callable[[ChildEnd], bool], type[EngineEnded]], ...] = (
         lambda end: end.said(r"out of (device )?memory|OutOfDeviceMemory|bad_alloc|MemoryError|failed to allocate"),
         EngineOutOfMemory,
     ),
+    (lambda end: end.said(_CARD), EngineCardFailed),
     (lambda end: end.said(r"GGML_ASSERT|assertion .*failed"), EngineCheckFailed),
     (lambda end: end.signalled("SIGBUS", 0xC0000006), EngineFileGone),
     (lambda end: end.signalled("SIGKILL"), EngineKilled),

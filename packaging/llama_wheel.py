@@ -232,7 +232,7 @@ class _Progress:
 
     def __call__(self, line: str) -> None:
         counted = re.match(r"\s*\[(\d+)/(\d+)\]", line)
-        if not counted:
+        if not counted or int(counted[1]) == 0:  # Ninja begins with "[0/2]" where it looks for new files
             return
         done = int(counted[1]) / int(counted[2])
         left = self._console.elapsed / done * (1 - done)

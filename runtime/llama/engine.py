@@ -14,11 +14,12 @@ from runtime.beams import NoBeamSearch
 from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
 from runtime.evaluation import Stopped
 from runtime.known_answers import KnownAnswers
+from runtime.llama import fitting, state
 from runtime.llama import library as llama_library
-from runtime.llama import state
 from runtime.llama.cache import TokenCache
 from runtime.llama.draw import ContextDraw
-from runtime.llama.model import LlamaModel, mappable
+from runtime.llama.model import LlamaModel, LoadFailed, NoRoomForContext, mappable
+from runtime.llama.placement import AUTO, cards_for
 from runtime.llama.sampler import SamplerChain
 from runtime.llama.source import SourceCache
 from runtime.llama.steps import steps_for
@@ -78,15 +79,19 @@ class LlamaEngine:
         share = header.tensor_bytes / (header.tensor_bytes + draft.tensor_bytes) if draft is not None else 1.0
         params, notes = mappable(params, header.alignment)
         threads = params.threads or devices.usable_cores()
-        self._model = LlamaModel(
+        load = partial(
+            LlamaModel,
             header.path,  # the first file of a split set, whichever part was picked
-            params,
             context_length=context_length,
             threads=threads,
             adapters=adapters,
             listener=_part_of(listener, 0.0, share),
             stop=stop,
         )
+        llama_library.load_library(params.cpu_variant)
+        fitted, fit_notes = fitting.fitted(params, header, context_length)
+        self._model, params, card_notes = _with_or_without_cards(load, fitted)
+        notes += [*fit_notes, *card_notes]
         self._draft: ModelDrafter | None = None
         try:
             if draft is not None and not self._model.remembers_states and not self._model.reads_source:
@@ -286,6 +291,25 @@ def _load_draft(
     from runtime.llama.draft import load_drafter  # brings numpy, which answers do without
 
     return load_drafter(model, header, params, threads=threads, listener=listener, stop=stop)
+
+
+def _with_or_without_cards(
+    load: Callable[[LoadParams], LlamaModel], params: LoadParams
+) -> tuple[LlamaModel, LoadParams, list[str]]:
+    """Loads on the graphics cards that are there, or, should they fail, on the processor alone, with a note.
+
+    A person who named cards is told of the failure instead.
+    """
+    try:
+        return load(params), params, []
+    except (LoadFailed, NoRoomForContext) as error:
+        if any(name.lower() != AUTO for name in params.devices) or not cards_for(params, llama_library.devices()):
+            raise
+        reason = error.info.message
+    alone = params.replace(devices=("CPU",))
+    model = load(alone)
+    note = _("The graphics card failed, so the processor does everything: {reason}")
+    return model, alone, [note.format(reason=reason)]
 
 
 def _within_table(header: GgufHeader, context_length: int) -> tuple[int, list[str]]:

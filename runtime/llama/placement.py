@@ -63,7 +63,7 @@ class Placement:
         self._params = params
         self._shares = read_split(params.tensor_split)
         self._chosen = _chosen(params.devices, present)
-        self._cards = _usable_cards(present) if self._chosen is None else self._chosen
+        self._cards = cards_for(params, present)
         if self._cards and params.split_mode != "layer" and params.main_gpu >= len(self._cards):
             raise NoSuchCard(params.main_gpu, len(self._cards))
 
@@ -100,6 +100,12 @@ class Placement:
         elif len(self._shares) > len(self._cards):
             note = _("There are shares for {n} graphics cards and {count} in use; the rest have no effect.")
             yield note.format(n=len(self._shares), count=len(self._cards))
+
+
+def cards_for(params: LoadParams, present: Sequence[Device]) -> list[Device]:
+    """Returns the graphics cards that the settings put to use. Raises `UnknownDevice`."""
+    chosen = _chosen(params.devices, present)
+    return _usable_cards(present) if chosen is None else chosen
 
 
 def _asked(params: LoadParams) -> Iterator[str]:

@@ -236,6 +236,7 @@ def test_a_crash_is_told_and_the_next_message_is_answered(
     [
         ("ggml.c:123: GGML_ASSERT(n > 0) failed", "engine_check_failed"),
         ("CUDA error: out of memory", "engine_out_of_memory"),
+        ("terminate called after throwing an instance of 'vk::DeviceLostError'", "engine_card_failed"),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "engine_out_of_memory"),
     ],
 )

@@ -49,7 +49,7 @@ def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (module / "build.py").write_text(
         "import os, shutil\n"
         "def build_wheel(folder, settings):\n"
-        "    print('[1/2] g++ a.cpp')\n"
+        "    print('[0/2] cmake -P VerifyGlobs.cmake')\n    print('[1/2] g++ a.cpp')\n"
         f"    shutil.copy(os.environ['FAKE_WHEEL'], os.path.join(folder, '{WHEEL}'))\n"
         "    if os.environ.get('FAKE_FAILURE'):\n"
         "        raise SystemExit('a.cpp:1: error: ' + os.environ['FAKE_FAILURE'])\n"

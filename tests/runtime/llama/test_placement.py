@@ -68,6 +68,7 @@ def spy(mixture: Path, monkeypatch: pytest.MonkeyPatch) -> Spy:
         seen.kv_on_gpu = native.offload_kqv
         return make(model, native)
 
+    monkeypatch.setattr(llama_library, "device_memory", lambda _card: (80_000_000_000, 80_000_000_000))
     monkeypatch.setattr(lib, "llama_model_load_from_file", watched_load)
     monkeypatch.setattr(lib, "llama_init_from_model", watched_make)
 
@@ -204,5 +205,6 @@ def test_a_quantized_cache_is_shifted_on_the_processor_only(
     whole = tiny_gguf.write_tiny(tmp_path / "m.gguf", n_heads=4, n_kv_heads=2)  # heads of 64 can be moved
     processors = tuple(device for device in llama_library.devices() if device.kind == CPU)
     monkeypatch.setattr(llama_library, "devices", lambda: (*cards, *processors))
+    monkeypatch.setattr(llama_library, "device_memory", lambda _card: (80_000_000_000, 80_000_000_000))
     engine: Any = engines.load(whole, kv_type_k="q8_0", **params)
     assert engine._model.can_shift is shifts
