@@ -1,6 +1,7 @@
 """What helps to find a fault, as a text to read and to copy: versions, the model, the logs' ends. For threads.
 
-No chat is read. Whatever in a log names the person's folders is shortened, and so is every line.
+No chat is read. Names of files in the person's folder are taken out, also of logs of earlier versions, and long lines
+are cut.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from desktop.human import data_size
 from runtime import network
 from runtime.errors import UserError
 from runtime.places import Places, path_of
+from runtime.private_text import without_private
 from runtime.protocol import EngineInfo
 from runtime.text import _, language
 
@@ -35,7 +37,7 @@ def report(places: Places, engine: EngineInfo | None, changed: Sequence[str]) ->
         *((path.name, _tail(path)) for path in sorted(places.logs.glob("*.log"))),
     ]
     text = "\n\n".join("\n".join([title, *(f"  {line[:_LONGEST]}" for line in lines)]) for title, lines in parts)
-    return _without_home(text)
+    return text.replace(str(Path.home()), "~") if len(str(Path.home())) > 1 else text
 
 
 def _machine() -> list[str]:
@@ -64,10 +66,15 @@ def _model(engine: EngineInfo | None) -> list[str]:
         return [_("none is loaded")]
     held = f"context {engine.context_length}, cache {engine.kv_type_k}/{engine.kv_type_v}, threads {engine.threads}"
     return [
-        f"{path_of(engine.path).name}  {engine.architecture}  {data_size(engine.size_bytes)}",
-        f"{engine.engine} {engine.build}", f"{held}, devices {', '.join(engine.devices) or 'cpu'}", *engine.notes,
-        *engine.backends,
+        f"{_name_of(path_of(engine.path))}  {engine.architecture}  {data_size(engine.size_bytes)}",
+        f"{engine.engine} {engine.build}", f"{held}, devices {', '.join(engine.devices) or 'cpu'}",
+        *map(without_private, (*engine.notes, *engine.backends)),
     ]  # fmt: skip
+
+
+def _name_of(path: Path) -> str:
+    """Returns a file's name, but only its ending where it lies in the person's folder."""
+    return without_private(str(path)) if path.is_relative_to(Path.home()) else path.name
 
 
 def _tail(path: Path) -> list[str]:
@@ -77,12 +84,7 @@ def _tail(path: Path) -> list[str]:
             text = file.read().decode("utf-8", "replace")
     except OSError as error:
         raise LogUnreadable(path, error.strerror or str(error)) from error
-    return text.splitlines()[-_LINES:]
-
-
-def _without_home(text: str) -> str:
-    home = str(Path.home())
-    return text.replace(home, "~") if len(home) > 1 else text
+    return without_private("\n".join(text.splitlines()[-_LINES:])).splitlines()
 
 
 class LogUnreadable(UserError):
@@ -91,4 +93,7 @@ class LogUnreadable(UserError):
     code = "log_unreadable"
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(_("The log “{name}” cannot be read.").format(name=path.name), reason)
+        super().__init__(
+            _("The log “{name}” cannot be read.").format(name=path.name), reason,
+            _("Look at the folder of the logs: the file may belong to another user."),
+        )  # fmt: skip

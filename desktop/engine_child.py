@@ -134,9 +134,8 @@ class EngineChild(QObject):
         try:
             event = protocol.decode_event(line)
         except _BAD_LINES as error:
-            text = line[:_LONGEST_MESSAGE].decode("utf-8", "replace")
-            _log.warning("not an event: %s (%s)", text[:200], error)
-            self._log.write([text])
+            # Not the line itself: it may hold an answer.
+            _log.warning("a line of %d bytes was no event: %s", len(line), type(error).__name__)
             return
         self.greeted = self.greeted or isinstance(event, protocol.Hello)
         self.received.emit(event)

@@ -19,7 +19,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from desktop.engine_child import EngineChild
 from desktop.engine_crash import ChildEnd, EngineHung, EngineMismatch, explain
 from desktop.engine_log import EngineLog
-from desktop.fatal_models import FatalModels
+from desktop.fatal_models import ANSWERING, FatalModels
 from desktop.plain_requests import plain_messages, plain_request
 from desktop.state_file import StateFile
 from desktop.stop_patience import STOP_SECONDS, StopPatience
@@ -44,7 +44,8 @@ CLOSE_SECONDS = 2.0  # everything is gone within three seconds of closing the wi
 
 _Work = protocol.Load | protocol.Generate | protocol.Replay | protocol.SaveState | protocol.LoadState
 _Stoppable = protocol.Load | protocol.Generate | protocol.Replay  # the others end by themselves, and soon
-_Question = protocol.Tokenize | protocol.CountTokens | protocol.IdentifyModel
+_Question = protocol.Tokenize | protocol.CountTokens | protocol.MeasureContext | protocol.IdentifyModel
+_Answered = protocol.Tokenized | protocol.TokensCounted | protocol.ContextMeasured | protocol.ModelIdentified
 
 
 class EngineState(StrEnum):
@@ -65,7 +66,9 @@ class NoModelChosen(UserError):
     code = "no_model_chosen"
 
     def __init__(self) -> None:
-        super().__init__(_("No model is loaded."), "", _("Choose a model, or open a .gguf file."))
+        super().__init__(
+            _("No model is loaded."), _("Nothing can answer before one is."), _("Choose a model, or open a .gguf file.")
+        )
 
 
 class LoadCancelled(UserError):
@@ -97,6 +100,7 @@ class EngineClient(QObject):
     identified = Signal(int, object)  # id, the SHA-256 of each of the model's files
     tokenized = Signal(int, object)  # id, protocol.Tokenized
     counted = Signal(int, int)  # id, tokens
+    measured = Signal(int, object)  # id, protocol.ContextMeasured
     crashed = Signal(object)  # ErrorInfo
     closed = Signal()  # after `shutdown`: no process is left
 
@@ -128,6 +132,7 @@ class EngineClient(QObject):
         self._variant = ""  # the processor code that the process was asked to run on; it cannot be changed later
         self._mismatch: ErrorInfo | None = None
         self._shown = EngineState.OFF
+        self._answering = ""  # the spelled path of the model that answers
         self._joined = JoinedText()
         self._batches = TextBatches(self)
         self._batches.batch.connect(self.text)
@@ -166,9 +171,12 @@ class EngineClient(QObject):
         """The process id of the engine, 0 where none runs."""
         return self._child.pid if self._child is not None else 0
 
-    def was_fatal(self, path: str | os.PathLike[str]) -> bool:
-        """Whether loading this very file ended the engine: such a model is not loaded by itself."""
-        return spelled_path(os.path.abspath(path)) in self._fatal
+    def fatal_moment(self, path: str | os.PathLike[str]) -> str:
+        """Returns when this very file ended its engine: loading or answering (`fatal_models`), empty for never.
+
+        Such a model is not loaded by itself at the start.
+        """
+        return self._fatal.moment(spelled_path(os.path.abspath(path)))
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
@@ -248,6 +256,10 @@ class EngineClient(QObject):
         """Asks for the length of a raw prompt in tokens; `counted` or `failed` answers, also while an answer runs."""
         return self._ask(protocol.CountTokens(id=self._new_id(), prompt=clean_text(text)))
 
+    def measure(self, request: GenerationRequest) -> int:
+        """Asks what a request would take of the context; `measured` or `failed` answers, also while an answer runs."""
+        return self._ask(protocol.MeasureContext(id=self._new_id(), request=plain_request(request)))
+
     def unload(self) -> None:
         """Gives the model's memory back, by ending the process. Waiting answers are closed as stopped."""
         self._wanted = None
@@ -306,7 +318,8 @@ class EngineClient(QObject):
             self._info = None  # the child gives the old model back first
             self._variant = command.params.cpu_variant
         child.send(command)
-        if isinstance(command, protocol.Generate):
+        if isinstance(command, protocol.Generate) and self._wanted is not None:
+            self._answering = spelled_path(self._wanted[0])
             self._joined = JoinedText(_continued(command.request))
             self.began.emit(command.id)
 
@@ -351,7 +364,7 @@ class EngineClient(QObject):
         match event:
             case protocol.Hello():
                 self._greet(event)
-            case protocol.Tokenized() | protocol.TokensCounted() | protocol.ModelIdentified():
+            case _ if isinstance(event, _Answered):
                 self._answer(event)
             case protocol.Failed() if event.id in self._questions:
                 self._questions.discard(event.id)
@@ -366,13 +379,15 @@ class EngineClient(QObject):
         else:
             self._pump()
 
-    def _answer(self, event: protocol.Tokenized | protocol.TokensCounted | protocol.ModelIdentified) -> None:
+    def _answer(self, event: _Answered) -> None:
         if event.id in self._questions:
             self._questions.discard(event.id)
             if isinstance(event, protocol.Tokenized):
                 self.tokenized.emit(event.id, event)
             elif isinstance(event, protocol.ModelIdentified):
                 self.identified.emit(event.id, event.sha256)
+            elif isinstance(event, protocol.ContextMeasured):
+                self.measured.emit(event.id, event)
             else:
                 self.counted.emit(event.id, event.total)
 
@@ -401,6 +416,7 @@ class EngineClient(QObject):
         self._active = None
         match event:
             case protocol.Finished():
+                self._fatal.forgive(self._answering, ANSWERING)
                 self.finished.emit(event.id, event)
             case protocol.Replayed():
                 self.replayed.emit(event.id, event)
@@ -490,7 +506,7 @@ class EngineClient(QObject):
         self.crashed.emit(EngineHung(self._patience.seconds).info)
 
     def _crashed(self, active: _Work | None, error: ErrorInfo) -> None:
-        _log.warning("%s %s", error.title, error.message)
+        _log.warning("the engine's process ended: %s", error.code)  # the words name the model
         self._broken = True
         if isinstance(active, protocol.Load):
             self._fatal.remember(active.path)
@@ -499,6 +515,8 @@ class EngineClient(QObject):
             self._drop_loads()  # the process did not even start
             self._load_failed(error)
         else:
+            if isinstance(active, protocol.Generate):
+                self._fatal.remember(self._answering, ANSWERING)
             self._fail_answers(active, error)
         self.crashed.emit(error)
 

@@ -1,4 +1,7 @@
-"""The engine's own messages in a file that stays small. A thread writes it, so that no slot waits for the disk."""
+"""The engine's own messages in a file that stays small, without the names of files in the person's folder.
+
+A thread writes it, so that no slot waits for the disk.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from runtime.places import UnwritablePlace, make_folder
+from runtime.private_text import without_private
 
 _log = logging.getLogger(__name__)
 _MAX_BYTES, _KEPT_FILES = 1_000_000, 3
@@ -46,7 +50,7 @@ class EngineLog:
         handler = self._handler()
         while (line := self._lines.get()) is not None:
             if handler is not None:
-                handler.emit(logging.LogRecord("engine", logging.INFO, "", 0, line, None, None))
+                handler.emit(logging.LogRecord("engine", logging.INFO, "", 0, without_private(line), None, None))
         if handler is not None:
             handler.close()
 

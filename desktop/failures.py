@@ -9,10 +9,12 @@ import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInstallMessageHandler
 
 from runtime.errors import ErrorInfo, UserError
+from runtime.private_text import plain_traceback, without_private
 from runtime.text import _
 
 _log = logging.getLogger(__name__)
@@ -66,11 +68,23 @@ def start_logging(folder: Path) -> None:
     """Sends warnings and worse to a file that is turned over at 1 MB, and to stderr where there is one."""
     root = logging.getLogger()
     root.setLevel(logging.INFO)
-    shape = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    shape = _PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     for handler in (_to_file(folder), _to_stderr()):
         if handler is not None:
             handler.setFormatter(shape)
             root.addHandler(handler)
+
+
+class _PlainFormatter(logging.Formatter):
+    """Writes lines that a person can pass on: without names of their files or what exceptions say of values."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.exc_text = None  # what another formatter may have written of it
+        return without_private(super().format(record))
+
+    def formatException(self, ei: Any) -> str:
+        kind, error, trace = ei
+        return plain_traceback(kind, error, trace)
 
 
 class _FileHandler(logging.handlers.RotatingFileHandler):

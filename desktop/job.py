@@ -158,7 +158,7 @@ class Job(QObject):
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            _log.warning("not an event: %s", line[:200])
+            _log.warning("a line of %d bytes was no event", len(line))
             return
         if event["event"] in ("done", "failed"):
             self._closed_by = event

@@ -22,6 +22,7 @@ from desktop.chat.empty_state import EmptyState
 from desktop.chat.exchange import ChatExchange
 from desktop.chat.find_in_chat import FindInChat
 from desktop.chat.header import Header, ModelStatus
+from desktop.chat.ledger.control import LedgerControl
 from desktop.chat.links import LinkOpener
 from desktop.chat.model_picker import ModelPicker
 from desktop.chat.plain_text import one_line
@@ -39,11 +40,13 @@ from desktop.library.known_files import KnownFiles
 from desktop.models import Models, Trouble
 from desktop.notebook.notebooks import Notebooks
 from desktop.pages import Pages
+from desktop.remedies import words_for
+from desktop.remedy_actions import RemedyActions
 from desktop.settings.live import LiveSettings
 from desktop.shell import STATE_KEY
 from desktop.state_file import StateFile
 from desktop.store.chat_store import ChatStore
-from desktop.store.keeper import ChatsDamaged, ChatsNotSaved
+from desktop.store.keeper import ChatsNotSaved
 from desktop.store.records import ChatSummary, NotebookSummary
 from desktop.theme import Size, Space, Theme, ThemeSource
 from runtime.errors import ErrorInfo
@@ -65,7 +68,9 @@ if TYPE_CHECKING:
 
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
 _NO_TEMPLATE = "no_template_in_model"
-_PRIVATE = ("stop", "grammar", "json_schema", "logit_bias", "lora", "draft_model", "template")  # may hold own words
+_PRIVATE = (  # may hold the person's own words
+    "stop", "grammar", "json_schema", "logit_bias", "lora", "draft_model", "template", "template_vars", "dry_breakers",
+)  # fmt: skip
 # What notices are about that are taken away.
 _MODEL, _SAVING, _CLOSING, _RESTORED = "model", "saving", "closing", "restored"
 
@@ -132,6 +137,10 @@ class MainWindow(QWidget):
         self.empty = EmptyState()
         yield
         self.composing = ComposingArea(parts.session, parts.client, parts.items)
+        self.ledger = LedgerControl(parts.session, self.view, self.composing, self)
+        self.remedies = RemedyActions(
+            self, models=parts.models, session=parts.session, live=parts.live, client=parts.client, parent=self
+        )
         self.veil = DropVeil(self)
         self.exchange = ChatExchange(parts.store, self)
         yield
@@ -186,6 +195,7 @@ class MainWindow(QWidget):
             "palette": self.open_palette,
             "notebook": lambda: self.pages.turn_to("notebook"),
             "library": lambda: self.pages.turn_to("library"), "convert": lambda: self.pages.turn_to("convert"),
+            "ledger": lambda: self.show_ledger(not self.ledger.is_open),
             "receipts": self.show_receipts, "diagnostics": self.show_diagnostics,
             "backups": self.show_backups,
             "export_markdown": lambda: self.exchange.ask_export(self._parts.session.chat_id, "markdown"),
@@ -202,6 +212,9 @@ class MainWindow(QWidget):
         self.empty.library_requested.connect(lambda: self.pages.turn_to("library"))
         self.empty.file_requested.connect(self._ask_for_file)
         self.composing.about_to_send.connect(self._before_sending)
+        self.ledger.visible_requested.connect(self.show_ledger)
+        self.ledger.policy_requested.connect(lambda: self.remedies.run("nothing_may_be_left_out"))
+        self.ledger.remedy_requested.connect(self.remedies.run)
         self.system_prompt.edited.connect(self._parts.session.set_system_prompt)
         self.notice.acted.connect(self._help)
 
@@ -241,6 +254,7 @@ class MainWindow(QWidget):
         self.view.retry_requested.connect(self._regenerate)
         self.view.continue_requested.connect(self._continue)
         self.view.edit_requested.connect(self.composing.edit)
+        self.view.remedy_requested.connect(self._help_answer)
         self.view.version_requested.connect(session.choose_version)
         self.view.link_activated.connect(self.links.follow)
         self.view.zoom_requested.connect(self.zoom.step)
@@ -320,6 +334,10 @@ class MainWindow(QWidget):
         error = ErrorInfo(title=_("This model has no chat template."), message=cause, code=_NO_TEMPLATE)
         self.notice.show_error(error, action=action, tone="quiet", about=_NO_TEMPLATE)
 
+    def choose_template(self) -> None:
+        """Shows where the chat template is chosen."""
+        self.show_setting(_("Chat template"))
+
     def _choose_template(self) -> None:
         engine = self._parts.models.engine
         if engine is not None and engine.template_guess:
@@ -340,11 +358,10 @@ class MainWindow(QWidget):
         self.show_problem(error.info)
 
     def show_problem(self, error: ErrorInfo) -> None:
-        """Shows an error above the conversation."""
+        """Shows an error above the conversation, with the button that helps."""
         about = _SAVING if error.code == ChatsNotSaved.code else ""
-        action = _("Look at the backups") if error.code == ChatsDamaged.code else ""
         tone = "bad" if error.code == "bug" else "caution"
-        self.notice.show_error(error, action=action, tone=tone, about=about)
+        self.notice.show_error(error, action=words_for(error.code), tone=tone, about=about)
 
     def _note_saving(self) -> None:
         self.notice.dismiss(about=_SAVING)
@@ -416,17 +433,40 @@ class MainWindow(QWidget):
 
     def _help(self, code: str) -> None:
         """The button of a notice."""
-        self.notice.dismiss()
-        if code == "fatal_last_time":
-            self._parts.models.load()
-        elif code == _NO_TEMPLATE:
+        if code != ChatsNotSaved.code:  # that stays until it is so no more
+            self.notice.dismiss()
+        if code == _NO_TEMPLATE:
             self._choose_template()
-        elif code == ChatsDamaged.code:
-            self.show_backups()
         elif code == _CLOSING:
             self.quit_requested.emit()
-        else:
+        elif not self.remedies.run(code):
             self.open_picker()
+
+    def _help_answer(self, item_id: str) -> None:
+        """The button of an answer that failed."""
+        error = self._parts.items.item(self._parts.items.row_of(item_id)).error
+        if error is not None:
+            self.remedies.run(error.code, item_id)
+
+    def open_library(self) -> None:
+        """Turns to the library of models."""
+        self.pages.turn_to("library")
+
+    def open_data_folder(self) -> None:
+        """Opens the folder of the chats in the system's file manager, to make room or give permission there."""
+        _reveal(places().data)
+
+    def open_logs(self) -> None:
+        """Opens the folder of the logs in the system's file manager."""
+        _reveal(places().logs)
+
+    def ask_import(self) -> None:
+        """Asks for a file with chats."""
+        self.exchange.ask_import()
+
+    def unpin_all(self) -> None:
+        """Lets every pinned message of the chat be left out again."""
+        self.ledger.unpin_all()
 
     def ask_before_closing(self) -> None:
         """Says that work is under way which closing would end."""
@@ -473,26 +513,55 @@ class MainWindow(QWidget):
             self._panel = self._made_panel()
         if self._panel is not None:
             self._panel.setVisible(visible)
+        if visible and self.ledger.panel is not None:
+            self.ledger.panel.hide()
         self._share_width()
         self.header.panel_button.setChecked(visible)
 
+    def show_ledger(self, visible: bool) -> None:
+        """Shows or hides what fills the context, in the place of the settings."""
+        if visible:
+            self.pages.turn_to("chat")
+            self.show_panel(False)
+            self._dock(self.ledger.made_panel())
+            self.ledger.made_panel().show()
+            self.ledger.made_panel().list.setFocus()
+        elif self.ledger.panel is not None:
+            self.ledger.panel.hide()
+            self.focus_composer()
+        self._share_width()
+
     def _share_width(self) -> None:
         """Gives both sides the width they had, and the conversation the rest; without room, the chats step aside."""
-        left, right = self._sidebar_width, self._panel_width if self._panel_is_open else 0
+        left, right = self._sidebar_width, self._panel_width if self._docked is not None else 0
         shown = self._sidebar_wanted and self.width() - left - right >= _LEAST_CENTRE
         self.sidebar.setVisible(shown)
         self.header.sidebar_button.setVisible(not shown)
-        self.splitter.setSizes([left, max(self.width() - left * shown - right, 0), right])
+        docked = [right] * (self.splitter.count() - 2)  # at most one of them is shown
+        self.splitter.setSizes([left, max(self.width() - left * shown - right, 0), *docked])
 
     @property
     def _panel_is_open(self) -> bool:
         return self._panel is not None and not self._panel.isHidden()
 
+    @property
+    def _docked(self) -> QWidget | None:
+        """The panel that is open at the right edge: the settings, or what fills the context."""
+        return self._panel if self._panel_is_open else self.ledger.panel if self.ledger.is_open else None
+
     def _note_width(self, _place: int, _handle: int) -> None:
         if not self.sidebar.isHidden():
             self._sidebar_width = self.sidebar.width()
-        if self._panel_is_open and self._panel is not None:
-            self._panel_width = self._panel.width()
+        if (docked := self._docked) is not None:
+            self._panel_width = docked.width()
+
+    def _dock(self, panel: QWidget) -> None:
+        """Gives a panel its place at the right edge."""
+        if self.splitter.indexOf(panel) < 0:
+            panel.setMinimumWidth(Size.PANEL[0])
+            panel.setMaximumWidth(Size.PANEL[2])
+            self.splitter.addWidget(panel)
+            self.splitter.setStretchFactor(self.splitter.count() - 1, 0)
 
     def _made_panel(self) -> SettingsPanel:
         from desktop.settings.panel import SettingsPanel
@@ -501,13 +570,10 @@ class MainWindow(QWidget):
         panel = SettingsPanel(
             self._parts.live, models=self._parts.models, presets=PresetFolder(places().config / "presets")
         )
-        panel.setMinimumWidth(Size.PANEL[0])
-        panel.setMaximumWidth(Size.PANEL[2])
         panel.close_requested.connect(self._toggle_panel)
         panel.reload_requested.connect(self._parts.models.reload)
         panel.show_reload(self._parts.models.needs_reload)
-        self.splitter.addWidget(panel)
-        self.splitter.setStretchFactor(2, 0)
+        self._dock(panel)
         return panel
 
     def _toggle_panel(self) -> None:
@@ -529,8 +595,8 @@ class MainWindow(QWidget):
         """Shows or hides the list of chats."""
         self._sidebar_wanted = visible
         room = self.width() - self._sidebar_width - self._panel_width
-        if visible and self._panel_is_open and room < _LEAST_CENTRE:
-            self.show_panel(False)
+        if visible and room < _LEAST_CENTRE and (docked := self._docked) is not None:
+            (self.show_panel if docked is self._panel else self.show_ledger)(False)
         self._share_width()
 
     def _toggle_sidebar(self) -> None:
@@ -564,7 +630,7 @@ class MainWindow(QWidget):
         palette = Palette(self)
         rows = palette.rows
         rows.add(entries.of_actions(self.actions_by_name))
-        rows.add(entries.of_settings(self._show_setting))
+        rows.add(entries.of_settings(self.show_setting))
         rows.add(entries.of_models(self.pages.models, self._chat_with))
 
         def take(chats: list[ChatSummary] | None) -> None:
@@ -580,7 +646,8 @@ class MainWindow(QWidget):
         palette.open_over(self)
         return palette
 
-    def _show_setting(self, title: str) -> None:
+    def show_setting(self, title: str) -> None:
+        """Opens the settings where the one with this title is."""
         self.show_panel(True)
         if self._panel is not None:
             self._panel.search.setText(title)
@@ -598,12 +665,11 @@ class MainWindow(QWidget):
         """Shows what helps to find a fault, without anything of the chats."""
         from desktop.diagnostics import report
         from desktop.diagnostics_card import DiagnosticsCard
-        from desktop.library.page import reveal
 
         live, engine, found = self._parts.live, self._parts.models.engine, places()
         settings = [f"{name}={value}" for group in (live.load, live.sampling) for name, value in changed(group).items()
                     if name not in _PRIVATE]  # fmt: skip
-        card = DiagnosticsCard(lambda: report(found, engine, settings), lambda: reveal(found.logs), self)
+        card = DiagnosticsCard(lambda: report(found, engine, settings), lambda: _reveal(found.logs), self)
         card.open_over(self)
         return card
 
@@ -680,6 +746,8 @@ class MainWindow(QWidget):
         self._panel_width = _whole(kept.get("panel_width"), Size.PANEL[1])
         self.show_sidebar(bool(kept.get("sidebar", True)))
         self.show_panel(bool(kept.get("panel", False)))
+        if kept.get("ledger", False) and not self._panel_is_open:
+            self.show_ledger(True)
 
     def _kept(self) -> dict[str, Any]:
         known = self._parts.state.get(STATE_KEY)
@@ -692,6 +760,7 @@ class MainWindow(QWidget):
             **self._kept(),
             "sidebar": self._sidebar_wanted,
             "panel": self._panel_is_open,
+            "ledger": self.ledger.is_open,
             "sidebar_width": self._sidebar_width,
             "panel_width": self._panel_width,
         }
@@ -715,6 +784,12 @@ class MainWindow(QWidget):
         activated = event.type() == QEvent.Type.ActivationChange and self.isActiveWindow()
         if activated and self.focusWidget() is None and self.pages.page == "chat":
             self.focus_composer()
+
+
+def _reveal(folder: Path) -> None:
+    from desktop.library.page import reveal
+
+    reveal(folder)
 
 
 class _Fold(QWidget):

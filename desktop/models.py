@@ -16,6 +16,8 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from desktop.chat.header import ModelStatus, Standing
 from desktop.chat.model_names import shown_name
 from desktop.engine_client import EngineClient, EngineState
+from desktop.fatal_models import ANSWERING, LOADING
+from desktop.remedies import words_for
 from desktop.settings.live import LiveSettings
 from runtime.errors import ErrorInfo, UserError
 from runtime.params import AppSettings, LoadParams
@@ -60,11 +62,15 @@ class FatalLastTime(UserError):
 
     code = "fatal_last_time"
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, moment: str = LOADING) -> None:
+        causes = {
+            LOADING: _("The engine ended when this file was loaded the last time."),
+            ANSWERING: _("The engine ended while this model answered the last time."),
+        }
         super().__init__(
             _("{name} was not loaded by itself.").format(name=name),
-            _("The engine ended when this file was loaded the last time."),
-            _("Choose another model, or load it all the same."),
+            causes.get(moment, causes[LOADING]),
+            _("Choose another model, or load it anyway."),
         )
 
 
@@ -217,9 +223,10 @@ class Models(QObject):
         then(found)
 
     def _load_unless_fatal(self, info: ModelInfo) -> None:
-        if self._client.was_fatal(info.path):
+        if moment := self._client.fatal_moment(info.path):
             self._show(Standing.EMPTY)
-            self.trouble.emit(Trouble(FatalLastTime(shown_name(info)).info, _("Load it all the same"), "caution"))
+            error = FatalLastTime(shown_name(info), moment).info
+            self.trouble.emit(Trouble(error, words_for(error.code), "caution"))
         else:
             self._load(info)
 
@@ -277,7 +284,7 @@ class Models(QObject):
         return ModelStatus(name=shown_name(self._info), quantization=self._info.quantization)
 
     def _report(self, error: ErrorInfo) -> None:
-        self.trouble.emit(Trouble(error, _("Choose a model")))
+        self.trouble.emit(Trouble(error, words_for(error.code) or _("Choose a model")))
 
     def _note_setting(self, group: type, _name: str) -> None:
         if group is LoadParams:

@@ -142,6 +142,10 @@ class Photographer:
         window.composing.composer.edit.setFocus()
         self._rest(0.8)  # the counter and the colours of code come a moment later
         self._save(name)
+        window.show_ledger(True)
+        self._rest(1.2)  # the engine is asked what each message takes
+        self._save(f"{name}-ledger")
+        window.show_panel(True)
         for page in ("library", "convert"):
             window.pages.turn_to(page)
             self._rest(1.5)  # models are looked for, and the types worked out, beside the window

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 from runtime.inspection import Inspection, InspectRequest
 from runtime.messages import Message
 from runtime.params import SamplingParams
-from runtime.protocol import EngineInfo, GenerationEvent, GenerationRequest, ReplayEvent, StateLoaded, StateSaved
+from runtime.protocol import (
+    ContextMeasured,
+    EngineInfo,
+    GenerationEvent,
+    GenerationRequest,
+    ReplayEvent,
+    StateLoaded,
+    StateSaved,
+)
 from runtime.reading import Embedded, EmbedRequest, ReadProgress, Scored
 from runtime.receipt import Receipt
 
@@ -52,7 +60,7 @@ class StopFlag:
 
 
 class Engine(Protocol):
-    """One loaded model. Not thread-safe, except `tokenize` and `count`, which need no evaluation."""
+    """One loaded model. Not thread-safe, except `tokenize`, `count` and `measure`, which need no evaluation."""
 
     @property
     def info(self) -> EngineInfo: ...
@@ -76,6 +84,13 @@ class Engine(Protocol):
         """Returns the length in tokens of the prompt that these messages make, the template's marks included.
 
         `sampling` names the template.
+        """
+        ...
+
+    def measure(self, request: GenerationRequest) -> ContextMeasured:
+        """Returns what a conversation would take of the context, and what would be left out of it.
+
+        Nothing is evaluated, and what the next answer reads is not changed. Raises what a chat template raises.
         """
         ...
 

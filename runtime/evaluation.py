@@ -42,6 +42,13 @@ class Cache(Protocol):
         """
         ...
 
+    def reusable(self, prompt: Sequence[int]) -> int:
+        """Returns how many of its first tokens `prompt` could use, as far as that is known without asking the model.
+
+        Nothing is changed; any thread may ask.
+        """
+        ...
+
     def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
         """Cuts the cache back to what `prompt` can use of it.
 

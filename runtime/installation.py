@@ -44,7 +44,7 @@ class TorchMissing(UserError):
     def __init__(self, what: str) -> None:
         super().__init__(
             _("{what} needs torch, which is not installed.").format(what=what),
-            "",
+            _("Parts of the installation are missing."),
             _("Run the set-up again (“make run”)."),
         )
 

@@ -7,34 +7,35 @@ template holds exactly what the template says, so a begin mark is never added to
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from runtime.chat_formats import ChatFormat, ChatFormats
 from runtime.control_text import Segment
-from runtime.errors import UserError
+from runtime.errors import ErrorInfo, UserError
 from runtime.evaluation import common_prefix
-from runtime.known_answers import Answer, KnownAnswers
+from runtime.known_answers import KnownAnswers
+from runtime.measuring import kept_of, measured
 from runtime.messages import Message, Role
 from runtime.params import SamplingParams
-from runtime.protocol import GenerationRequest
+from runtime.prompt_ids import PromptIds, Run
+from runtime.protocol import ContextMeasured, GenerationRequest
 from runtime.reasoning import joined, separated
 from runtime.reasoning_marks import Marks, all_marks, families_of, opened_by
 from runtime.render import Rendered, TemplateRenderer
 from runtime.text import _
+from runtime.trimming import held_by_pins, leading, left_out, possible_cuts
 
 if TYPE_CHECKING:
     from runtime.tokenizer import Tokenizer
 
 _SINKS = 4  # first tokens that models need to keep seeing: Xiao et al., "Efficient streaming language models", 2023
 _UNLIKE = ("a", "0")  # two messages that begin with different tokens
-_BOUNDARY = 16  # characters behind an answer that show how the rest is tokenized
-_WHITE_SPACE = " \t\n\v\f\r"  # what C's isspace() takes for it
 _ANSWER_SHARE = 4  # a quarter of the context is kept free for the answer, unless the answer is limited to less
+_CERTAINLY = 2  # messages with so many times more tokens than there is room for do not fit, whatever a template does
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,23 @@ class PromptTooLong(UserError):
         )
 
 
+class PinnedTooLong(UserError):
+    """Without its pinned messages the conversation would fit."""
+
+    code = "pinned_too_long"
+
+    def __init__(self, tokens: int, context_length: int) -> None:
+        over = tokens - context_length + 1
+        super().__init__(
+            _("The pinned messages no longer fit: {over} tokens too many.").format(over=f"{over:,}"),
+            _("With the system prompt and the last message they take {tokens} tokens, and the context holds {limit}. "
+              "Pinned messages stay, each with its question and answer.").format(
+                tokens=f"{tokens:,}", limit=f"{context_length:,}"
+            ),
+            _("Unpin some of them, or raise the context length in the settings and load the model again."),
+        )  # fmt: skip
+
+
 class NothingMayBeLeftOut(UserError):
     """The conversation no longer fits, and the setting forbids leaving turns out."""
 
@@ -112,6 +130,7 @@ class PromptBuilder:
         """`templates` are the model's own, by their names."""
         self._vocabulary = vocabulary
         self._known_answers = known
+        self._tokens = PromptIds(vocabulary, known)
         self._context_length = context_length
         self._formats = ChatFormats(dict(templates), vocabulary.is_token)
         self._families: dict[str, tuple[Marks, ...]] = {}  # by the template's source
@@ -124,8 +143,8 @@ class PromptBuilder:
     def build(self, request: GenerationRequest, is_stopped: Callable[[], bool] | None = None) -> Prompt:
         """Returns the prompt for a request.
 
-        Raises `PromptTooLong`, `NothingMayBeLeftOut`, `NothingToContinue`, `UnknownToken`, what the chat template
-        raises, and `Stopped` where `is_stopped` says so while the template is at work.
+        Raises `PromptTooLong`, `PinnedTooLong`, `NothingMayBeLeftOut`, `NothingToContinue`, `UnknownToken`, what the
+        chat template raises, and `Stopped` where `is_stopped` says so while the template is at work.
         """
         self._asking.is_stopped = is_stopped
         try:
@@ -144,22 +163,66 @@ class PromptBuilder:
         policy = request.sampling.context_policy
         if policy == "stop":
             return self._whole(request)
-        return self._checked(self._rolling(request) if policy == "shift" else self._conversation(request))
+        prompt = self._rolling(request) if policy == "shift" else self._conversation(request)
+        return self._checked(prompt, request)
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams) -> int:
         """Returns the length in tokens of the whole conversation, nothing left out."""
         turns = tuple(map(separated, messages))
-        return len(self._ids(self._render(turns, self._formats.chosen(sampling)), turns)) if turns else 0
+        return len(self._tokens.ids(self._render(turns, self._formats.chosen(sampling)), turns)) if turns else 0
+
+    def measure(self, request: GenerationRequest, reusable: Callable[[Sequence[int]], int]) -> ContextMeasured:
+        """Returns what a request would take of the context, and what its policy leaves out; nothing is changed by it.
+
+        `reusable` says how many tokens of a prompt the engine has read already. Raises what the chat template raises.
+        """
+        if not request.messages:
+            return ContextMeasured(id=0, context_length=self._context_length, reserve=self._answer_room(request))
+        turns = tuple(map(separated, request.messages))
+        request = msgspec.structs.replace(request, messages=turns, continue_last=False)
+        leaves_out = request.sampling.context_policy != "stop"
+        if not leaves_out and not self._may_fit(request, 0, self._context_length):
+            return self._far_too_long(request)
+        prompt = self._fitted(request) if leaves_out else self._cut(request, 0)
+        kept = tuple(turns[at] for at in kept_of(turns, prompt.dropped))
+        runs = self._tokens.runs(self._render(kept, self._formats.chosen(request.sampling)), kept)
+        found = measured(
+            request, runs, prompt.dropped, cached=reusable(prompt.ids), length_of=self._tokens.length,
+            context_length=self._context_length, reserve=self._answer_room(request),
+        )  # fmt: skip
+        return msgspec.structs.replace(found, error=self._refusal(prompt, request))
+
+    def _far_too_long(self, request: GenerationRequest) -> ContextMeasured:
+        """Returns the measures of a conversation of which nothing may be left out, without what its template adds."""
+        runs = [Run(at, self._tokens.length(turn.content)) for at, turn in enumerate(request.messages)]
+        found = measured(
+            request, runs, (), cached=0, length_of=self._tokens.length, context_length=self._context_length,
+            reserve=self._answer_room(request),
+        )  # fmt: skip
+        return msgspec.structs.replace(found, error=NothingMayBeLeftOut(found.total, self._context_length).info)
+
+    def _refusal(self, prompt: Prompt, request: GenerationRequest) -> ErrorInfo | None:
+        try:
+            if request.sampling.context_policy == "stop":
+                self._require_room_for_all(prompt)
+            self._checked(prompt, request)
+        except UserError as error:
+            return error.info
+        return None
 
     def close(self) -> None:
         self._renderer.close()
 
-    def _checked(self, prompt: Prompt) -> Prompt:
+    def _checked(self, prompt: Prompt, request: GenerationRequest | None = None) -> Prompt:
         if not prompt.ids:
             raise NothingToContinue
-        if len(prompt.ids) >= self._context_length:
-            raise PromptTooLong(len(prompt.ids), self._context_length)
-        return prompt
+        if len(prompt.ids) < self._context_length:
+            return prompt
+        if request is not None and request.pinned:
+            free = self._cut(msgspec.structs.replace(request, pinned=()), possible_cuts(request.messages)[-1])
+            if len(free.ids) < self._context_length:
+                raise PinnedTooLong(len(prompt.ids), self._context_length)
+        raise PromptTooLong(len(prompt.ids), self._context_length)
 
     def _raw(self, text: str) -> list[int]:
         return self._vocabulary.tokenize(text, special=True, add_bos=True)
@@ -183,42 +246,65 @@ class PromptBuilder:
     def _conversation(self, request: GenerationRequest) -> Prompt:
         """Returns the conversation, without its oldest turns where it would not leave room for an answer.
 
-        Much is left out at once (half of the context stays), and the same turns stay out as long as that fits:
-        otherwise every further message would have the whole conversation read again.
+        The same turns stay out as long as that fits: otherwise every further message would have the whole conversation
+        read again.
         """
+        prompt = self._fitted(request)
+        self._last_cut = request.messages[: max(prompt.dropped, default=-1) + 1]
+        return prompt
+
+    def _fitted(self, request: GenerationRequest) -> Prompt:
+        """Returns the conversation cut as before, or where that no longer fits, to about half of the context."""
         turns = request.messages
         room = self._context_length - self._answer_room(request)
-        cuts = _possible_cuts(turns)
+        cuts = possible_cuts(turns)
         earlier = len(self._last_cut) if self._last_cut and turns[: len(self._last_cut)] == self._last_cut else 0
-        whole = self._cut(request, earlier if earlier in cuts else 0)
-        if len(whole.ids) <= room:
+        before = earlier if earlier in cuts else 0
+        if self._may_fit(request, before, room) and len((whole := self._cut(request, before)).ids) <= room:
             return whole
-        fitting = self._first_fitting(request, cuts, self._context_length // 2)
-        if len(fitting.ids) > room:
-            fitting = self._first_fitting(request, cuts, room)
-        self._last_cut = turns[: max(fitting.dropped, default=-1) + 1]
+        half = self._context_length // 2
+        fitting = self._first_fitting(request, cuts, half)
+        if half < len(fitting.ids) < room:  # what has to stay takes so much that the rest is shared anew
+            fitting = self._first_fitting(request, cuts, (len(fitting.ids) + room) // 2)
         return fitting
+
+    def _may_fit(self, request: GenerationRequest, upto: int, room: int) -> bool:
+        """Whether it is worth rendering a prompt to see if it has at most `room` tokens: templates take their time."""
+        gone = frozenset(left_out(request.messages, upto, held_by_pins(request.messages, request.pinned)))
+        kept = (turn for at, turn in enumerate(request.messages) if at not in gone)
+        tokens = 0
+        return all((tokens := tokens + self._tokens.length(turn.content)) <= _CERTAINLY * room for turn in kept)
 
     def _whole(self, request: GenerationRequest) -> Prompt:
         prompt = self._cut(request, 0)
+        self._require_room_for_all(prompt)
+        return prompt
+
+    def _require_room_for_all(self, prompt: Prompt) -> None:
         if len(prompt.ids) >= self._context_length:
             raise NothingMayBeLeftOut(len(prompt.ids), self._context_length)
-        return prompt
 
     def _rolling(self, request: GenerationRequest) -> Prompt:
         """Returns a conversation whose answer may shift the context; a cut answer that fills it continues its end."""
-        prompt = replace(self._conversation(request), keep=self._beginning(request))
-        if not request.continue_last or len(prompt.ids) < self._context_length:
-            return prompt
+        prompt = self._conversation(request)
+        prompt = replace(prompt, keep=self._beginning(request, prompt))
         end = (self._context_length - prompt.keep) // 2
+        if not request.continue_last or len(prompt.ids) < self._context_length or end < 1:
+            return prompt
         note = _("The answer is longer than the context, so only its last part was read again.")
         return replace(prompt, ids=prompt.ids[: prompt.keep] + prompt.ids[-end:], notes=(*prompt.notes, note))
 
-    def _beginning(self, request: GenerationRequest) -> int:
-        """Returns how many tokens two conversations have in common that only have the system prompt in common."""
-        system = tuple(turn for turn in request.messages if turn.role is Role.SYSTEM)
+    def _beginning(self, request: GenerationRequest, prompt: Prompt) -> int:
+        """Returns how many tokens stay when the context rolls on: the system prompt, and pinned turns behind it.
+
+        So many have two conversations in common that only have these in common.
+        """
+        turns, held = request.messages, held_by_pins(request.messages, request.pinned)
+        stays = frozenset(leading(turns, kept_of(turns, prompt.dropped), held))
+        head = tuple(turn for at, turn in enumerate(turns) if at in stays or turn.role is Role.SYSTEM)
         chosen = self._formats.chosen(request.sampling)
-        first, second = (self._ids(self._render((*system, Message(Role.USER, text)), chosen), ()) for text in _UNLIKE)
+        asked = ((*head, Message(Role.USER, text)) for text in _UNLIKE)
+        first, second = (self._tokens.ids(self._render(turns, chosen), turns) for turns in asked)
         return max(common_prefix(first, second), _SINKS)
 
     def _first_fitting(self, request: GenerationRequest, cuts: list[int], room: int) -> Prompt:
@@ -226,21 +312,23 @@ class PromptBuilder:
         low, high = 0, len(cuts) - 1
         while low < high:
             middle = (low + high) // 2
-            if len(self._cut(request, cuts[middle]).ids) <= room:
+            if self._may_fit(request, cuts[middle], room) and len(self._cut(request, cuts[middle]).ids) <= room:
                 high = middle
             else:
                 low = middle + 1
         return self._cut(request, cuts[low])
 
     def _cut(self, request: GenerationRequest, upto: int) -> Prompt:
-        """Returns the prompt without the messages before position `upto`, system prompts apart."""
-        dropped = tuple(at for at, turn in enumerate(request.messages[:upto]) if turn.role is not Role.SYSTEM)
-        kept = tuple(turn for at, turn in enumerate(request.messages) if at not in dropped)
+        """Returns the prompt without the messages before position `upto`, system prompts and pinned ones apart."""
+        dropped = left_out(request.messages, upto, held_by_pins(request.messages, request.pinned))
+        gone = frozenset(dropped)
+        kept = tuple(turn for at, turn in enumerate(request.messages) if at not in gone)
         chosen = self._formats.chosen(request.sampling)
         if request.continue_last and kept[-1].reasoning and len(kept) > 1 and chosen.source:
             return replace(self._thinking_on(kept, chosen), dropped=dropped)
         rendered = self._render(kept, chosen, continue_last=request.continue_last)
-        prompt = self._marked(Prompt(self._ids(rendered, kept), dropped, (*chosen.notes, *rendered.notes)), chosen)
+        ids = self._tokens.ids(rendered, kept)
+        prompt = self._marked(Prompt(ids, dropped, (*chosen.notes, *rendered.notes)), chosen)
         if not request.continue_last:
             behind = _behind_messages(rendered.text, kept)
             lead = min(_lead(rendered), behind, key=len)  # where no mark comes behind the last message, its end counts
@@ -256,7 +344,7 @@ class PromptBuilder:
         A template would write such an answer as one that is complete, or leave out what was thought.
         """
         rendered = self._render(turns[:-1], chosen)
-        prompt = Prompt(self._ids(rendered, turns), (), (*chosen.notes, *rendered.notes), lead=_lead(rendered))
+        prompt = Prompt(self._tokens.ids(rendered, turns), (), (*chosen.notes, *rendered.notes), lead=_lead(rendered))
         prompt = self._marked(prompt, chosen)
         opened = opened_by(_behind_messages(rendered.text, turns[:-1]), prompt.families)
         marks = opened or next(iter(prompt.families), None)
@@ -321,68 +409,6 @@ class PromptBuilder:
         marks = (Segment(begin, control=True),) if begin else ()
         return Rendered(begin + text, (), (*marks, Segment(text)), guarded=True)
 
-    def _ids(self, rendered: Rendered, turns: tuple[Message, ...]) -> list[int]:
-        """Returns the ids of a rendered conversation of `turns`."""
-        segments = rendered.segments if rendered.guarded else (Segment(rendered.text),)
-        answers = self._answers_in(rendered.text, turns)
-        ids: list[int] = []
-        at = 0
-        for segment in segments:
-            control = self._vocabulary.control_tokens.get(segment.text) if segment.control else None
-            inside = [(start - at, answer) for start, answer in answers if at <= start < at + len(segment.text)]
-            at += len(segment.text)
-            if control is not None:
-                ids.append(control)
-                continue
-            taken = self._taken_in(ids, segment.text[: min((start for start, _ in inside), default=None)])
-            inside = [(start - taken, answer) for start, answer in inside]
-            ids += self._segment_ids(segment.text[taken:], inside, rendered.guarded)
-        return ids
-
-    def _taken_in(self, ids: list[int], text: str) -> int:
-        """Returns how much of the white space that begins `text` belongs to the mark before it, as in Phi-3."""
-        if not ids or not self._vocabulary.takes_space(ids[-1]):
-            return 0
-        return len(text) - len(text.lstrip(_WHITE_SPACE))
-
-    def _answers_in(self, text: str, turns: tuple[Message, ...]) -> list[tuple[int, Answer]]:
-        """Returns where known answers begin in a rendered conversation."""
-        found, at = [], 0
-        for turn in turns:
-            answer = self._known_answers.find(turn.content) if turn.role is Role.ASSISTANT else None
-            before = len(answer.lead) if answer is not None else 0
-            start = text.find(answer.lead + answer.text if answer is not None else turn.content, at)
-            if start >= 0:
-                at = start + before + len(turn.content)
-            if start >= 0 and answer is not None:
-                found.append((start + before, answer))
-        return found
-
-    def _segment_ids(self, text: str, answers: list[tuple[int, Answer]], guarded: bool) -> list[int]:
-        """Returns the ids of a piece of the prompt that holds `answers` at these places."""
-        ids: list[int] = []
-        done = 0
-        for start, answer in answers:
-            rest = text[start + len(answer.text) :]
-            if start < done or not text.startswith(answer.text, start) or not self._can_begin(rest):
-                continue
-            ids += self._vocabulary.tokenize(text[done:start], special=not guarded)
-            ids += answer.ids
-            done = start + len(answer.text)
-        return ids + (self._vocabulary.tokenize(text[done:], special=not guarded) if done < len(text) else [])
-
-    def _can_begin(self, text: str) -> bool:
-        """Whether this text is tokenized alone as it would be behind an answer: some tokenizers add a space to it."""
-        if not text or text.startswith(self._control_texts):
-            return True
-        first = text[:_BOUNDARY]
-        pieces = map(self._vocabulary.raw_piece, self._vocabulary.tokenize(first))
-        return b"".join(pieces) == first.encode("utf-8", "replace")
-
-    @cached_property
-    def _control_texts(self) -> tuple[str, ...]:
-        return tuple(self._vocabulary.control_tokens)
-
 
 def _lead(rendered: Rendered) -> str:
     """Returns what stands behind the last mark of a prompt."""
@@ -398,8 +424,3 @@ def _behind_messages(text: str, turns: tuple[Message, ...]) -> str:
         found = text.find(content, at)
         at = found + len(content) if found >= 0 else at
     return text[at:]
-
-
-def _possible_cuts(turns: tuple[Message, ...]) -> list[int]:
-    """Returns where a conversation may begin: at its start, or at any message of the person, the last one included."""
-    return [0, *(at for at, turn in enumerate(turns) if at and turn.role is Role.USER)]

@@ -3,6 +3,7 @@
 Every command carries an `id` chosen by the parent, and every event repeats the id of the command it answers, so that
 a late event can never land in the wrong answer. A command is answered by exactly one closing event:
 `Load` by `Loaded`, `Generate` by `Finished`, `Tokenize` by `Tokenized`, `CountTokens` by `TokensCounted`,
+`MeasureContext` by `ContextMeasured`,
 `SaveState` by `StateSaved`, `LoadState` by `StateLoaded`, `Replay` by `Replayed`, `IdentifyModel` by `ModelIdentified`,
 `Unload` by `Unloaded`; any of them by `Failed`. `Stop` names the id of the command that it ends, one that takes time,
 and has no answer of its own. The child says `Hello` once, before all else, and exits when its stdin closes.
@@ -103,10 +104,12 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     control tokens may be written out; in messages they never take effect. `ignore_end` goes on past the model's end
     marks, up to `max_tokens`: for measuring. With `alternatives`, every token comes with a `TokenDrawn` that shows so
     many of the likeliest tokens before and after the samplers. With `receipt`, `Finished` brings the answer's receipt.
-    More beams than one search for the likeliest text.
+    More beams than one search for the likeliest text. `pinned` are positions of messages that are never left out of the
+    prompt, with the questions and answers that belong to them.
     """
 
     messages: tuple[Message, ...] = ()
+    pinned: tuple[int, ...] = ()
     prompt: str | None = None
     prompt_ids: tuple[int, ...] = ()
     only_end: bool = False
@@ -156,6 +159,12 @@ class CountTokens(Command, tag="count_tokens", frozen=True):
     sampling: SamplingParams = SamplingParams()  # for the chat template that it names
 
 
+class MeasureContext(Command, tag="measure_context", frozen=True):
+    """Asks what a request would take of the context, and what would be left out; answered also while an answer runs."""
+
+    request: GenerationRequest
+
+
 class SaveState(Command, tag="save_state", frozen=True):
     """Saves what the model has read to the file `path`, spelled as in `Load`, so that it need not be read again."""
 
@@ -184,7 +193,8 @@ class Unload(Command, tag="unload", frozen=True):
 
 
 AnyCommand = (
-    Load | Generate | Stop | Tokenize | CountTokens | SaveState | LoadState | Replay | IdentifyModel | Unload
+    Load | Generate | Stop | Tokenize | CountTokens | MeasureContext | SaveState | LoadState | Replay | IdentifyModel
+    | Unload
 )  # fmt: skip
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -284,6 +294,30 @@ class TokensCounted(Event, tag="tokens_counted", frozen=True):
     total: int
 
 
+class ContextMeasured(Event, tag="context_measured", frozen=True):
+    """What a request would take of the context now. All positions are those of its messages.
+
+    `tokens` has a number for each message, also for those that are left out; with `marks`, what the chat template
+    writes around them, those of the others add up to `total`. Of these, the first `cached` need not be read again as
+    far as the model allows it, and `reused` says how many that are of each message. `reserve` is kept free for the
+    answer. `dropped` is left out, `next` goes when there is no more room, `held` stays because of a pin, and `loose`
+    of it may yet roll out while an answer is written. With `error`, the request would be refused.
+    """
+
+    tokens: tuple[int, ...] = ()
+    reused: tuple[int, ...] = ()
+    marks: int = 0
+    total: int = 0
+    cached: int = 0
+    reserve: int = 0
+    context_length: int = 0
+    dropped: tuple[int, ...] = ()
+    next: tuple[int, ...] = ()
+    held: tuple[int, ...] = ()
+    loose: tuple[int, ...] = ()
+    error: ErrorInfo | None = None
+
+
 class StateSaved(Event, tag="state_saved", frozen=True):
     """So many tokens are in the file; where there were none, no file was written."""
 
@@ -337,10 +371,12 @@ class Failed(Event, tag="failed", frozen=True):
 
 AnyEvent = (
     Hello | LoadProgress | Loaded | PromptProgress | TextDelta | TokenDrawn | ContextTrimmed | Finished
-    | Tokenized | TokensCounted | StateSaved | StateLoaded | Replayed | ModelIdentified | Unloaded | Failed
+    | Tokenized | TokensCounted | ContextMeasured | StateSaved | StateLoaded | Replayed | ModelIdentified | Unloaded
+    | Failed
 )  # fmt: skip
 CLOSING = (
-    Loaded, Finished, Tokenized, TokensCounted, StateSaved, StateLoaded, Replayed, ModelIdentified, Unloaded, Failed,
+    Loaded, Finished, Tokenized, TokensCounted, ContextMeasured, StateSaved, StateLoaded, Replayed, ModelIdentified,
+    Unloaded, Failed,
 )  # fmt: skip
 """The events that close a command; exactly one answers each."""
 

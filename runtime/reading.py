@@ -31,7 +31,7 @@ class ReadingFailed(UserError):
     def __init__(self, status: int, log: str) -> None:
         super().__init__(
             _("The text could not be read: llama.cpp reported error {status}.").format(status=status),
-            "",
+            _("It gives no reason; what it wrote before is in the details."),
             _("Load the model with a shorter context length, or read a shorter text."),
             details=log,
         )

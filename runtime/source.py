@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from runtime.messages import Message
 from runtime.params import SamplingParams
 from runtime.prompt import Prompt
-from runtime.protocol import GenerationRequest
+from runtime.protocol import ContextMeasured, GenerationRequest
 from runtime.source_errors import HoldsNoConversation, NoSource, SourceTooLong
 
 
@@ -49,6 +49,10 @@ class SourcePrompts:
         return Prompt([*source, *self._start], source=len(source))
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams) -> int:
+        """Raises `HoldsNoConversation`."""
+        raise HoldsNoConversation
+
+    def measure(self, request: GenerationRequest, reusable: Callable[[Sequence[int]], int]) -> ContextMeasured:
         """Raises `HoldsNoConversation`."""
         raise HoldsNoConversation
 

@@ -26,6 +26,7 @@ from runtime.model_hash import ModelHashes
 from runtime.network import close_network
 from runtime.places import path_of
 from runtime.priority import prefer_answers
+from runtime.private_text import plain_traceback
 from runtime.text import _
 from runtime.text_merge import merged
 
@@ -42,7 +43,7 @@ class NoModelLoaded(UserError):
     code = "no_model"
 
     def __init__(self) -> None:
-        super().__init__(_("No model is loaded."), "", _("Choose a model first."))
+        super().__init__(_("No model is loaded."), _("Nothing can answer before one is."), _("Choose a model first."))
 
 
 class Worker:
@@ -104,7 +105,7 @@ class Worker:
                     flag = self._stops.get(command.id)
                     if flag is not None:
                         flag.set()
-            case protocol.Tokenize() | protocol.CountTokens():
+            case protocol.Tokenize() | protocol.CountTokens() | protocol.MeasureContext():
                 self._questions.put(command)
             case protocol.IdentifyModel():  # reads gigabytes, and nobody waits for it
                 work = command, self._stoppable(command)
@@ -144,8 +145,8 @@ class Worker:
             self._send(protocol.Failed(id=command.id, error=error.info))
         except MemoryError:
             self._send(protocol.Failed(id=command.id, error=_out_of_memory()))
-        except Exception:  # noqa: BLE001 - the process must go on, and the parent is told
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001 - the process must go on, and the parent is told
+            sys.stderr.write(plain_traceback(type(error), error, error.__traceback__) + "\n")
             self._send(protocol.Failed(id=command.id, error=_our_bug(traceback.format_exc())))
         finally:
             self._forget(command, stop)
@@ -172,6 +173,10 @@ class Worker:
             case protocol.CountTokens():
                 with self._engine_lock:
                     yield protocol.TokensCounted(id=command.id, total=self._counted(command))
+            case protocol.MeasureContext():
+                with self._engine_lock:
+                    measured = self._model().measure(command.request)
+                yield msgspec.structs.replace(measured, id=command.id)
             case protocol.SaveState():
                 saved = self._model().save_state(path_of(command.path))
                 yield msgspec.structs.replace(saved, id=command.id)
@@ -241,7 +246,8 @@ class Worker:
 
 def _out_of_memory() -> ErrorInfo:
     return UserError(
-        _("There is not enough memory."), "", _("Choose a smaller model or a shorter context."), code="out_of_memory"
+        _("There is not enough memory."), _("The model and its context take more than is free."),
+        _("Choose a smaller model or a shorter context."), code="out_of_memory",
     ).info
 
 

@@ -5,22 +5,23 @@ Knows the session's calls for sending and the engine's for counting; knows no li
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from desktop.chat.composer import Composer, Draft
+from desktop.chat.ledger.entries import Ledger
+from desktop.chat.ledger.watch import ContextWatch
 from desktop.chat.meter import ContextMeter
 from desktop.chat.session import ChatSession
-from desktop.chat.view.message_model import ChatItem, MessageListModel
+from desktop.chat.view.message_model import MessageListModel
 from desktop.chat.waiting_rows import WaitingRows
 from desktop.controls.buttons import Button, Words
+from desktop.controls.undo import UndoBar
 from desktop.engine_client import EngineClient
 from desktop.theme import Space, current_theme
-from runtime.messages import Message, Role
+from runtime.messages import Role
 from runtime.protocol import Finished
 from runtime.text import _
-
-_COUNT_MS = 400
 
 
 class EditBar(QFrame):
@@ -67,24 +68,25 @@ class ComposingArea(QWidget):
     ) -> None:
         super().__init__(parent)
         self._session, self._client, self._items = session, client, items
-        self.composer, self.meter = Composer(), ContextMeter()
+        self.composer, self.meter = Composer(), ContextMeter(leads=True)
         self.edit_bar, self.retry_bar, self.waiting_rows = EditBar(), RetryBar(), WaitingRows()
         self._waiting = session.waiting
         self._editing, self._before_editing = "", Draft()
         self._drafts: dict[str, Draft] = {}
         self._chat_id = session.chat_id
-        self._count_id, self._used = 0, 0
-        self._count_later = QTimer(self, singleShot=True, interval=_COUNT_MS)
+        self.context = ContextWatch(session, client, self._written, self)
+        self.undo_bar = UndoBar()
         self._lay_out()
         self._connect()
         self.composer.set_running(session.busy)
         self._show_waiting(self._chat_id)
-        self._count_soon()
+        self.context.soon()
 
     def _lay_out(self) -> None:
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(Space.TINY)
+        column.addWidget(self.undo_bar)
         column.addWidget(self.retry_bar)
         column.addWidget(self.edit_bar)
         column.addWidget(self.waiting_rows)
@@ -105,14 +107,9 @@ class ComposingArea(QWidget):
         self._session.busy_changed.connect(self._follow_busy)
         self._session.chat_changed.connect(self._leave_chat)
         self._session.draft_changed.connect(self._show_draft)
-        self._session.system_prompt_changed.connect(self._count_soon)
-        self._count_later.timeout.connect(self._count)
-        self._client.loaded.connect(self._count_soon)
-        self._client.state_changed.connect(self._count_soon)
-        self._client.counted.connect(self._take_count)
         self._client.finished.connect(self._take_usage)
-        self._client.finished.connect(self._count_soon)
-        self._client.failed.connect(self._count_soon)
+        self.context.changed.connect(self._show_context)
+        self.context.failed.connect(self._show_nothing)
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -167,7 +164,7 @@ class ComposingArea(QWidget):
     def _follow_busy(self, busy: bool) -> None:
         self.composer.set_running(busy)
         self._offer_retry()
-        self._count_soon()
+        self.context.soon()
 
     def _offer_retry(self) -> None:
         self.retry_bar.setVisible(self._session.unanswered is not None and not self._editing)
@@ -232,7 +229,7 @@ class ComposingArea(QWidget):
         if not self._editing:
             self._drafts[self._chat_id] = self.composer.draft
             self._session.set_draft(self._waiting.draft_with(self._chat_id, self.composer.draft.message))
-        self._count_soon()
+        self.context.soon()
 
     def _leave_chat(self, chat_id: str) -> None:
         self._end_edit()
@@ -249,42 +246,25 @@ class ComposingArea(QWidget):
 
     # --- counting --------------------------------------------------------------------------------------------------
 
-    def _count_soon(self, *_what: object) -> None:
-        self._count_later.start()
+    def _written(self) -> str:
+        """What would be sent next, as far as it is new."""
+        return "" if self._editing else self.composer.draft.message
 
-    def _count(self) -> None:
-        if self._client.info is None:
-            self.meter.show_tokens(0, 0)
-        else:
-            self._count_id = self._client.count(self._prompt(), self._session.sampling)
-
-    def _prompt(self) -> tuple[Message, ...]:
-        system = self._session.system_prompt.strip()
-        before = (Message(Role.SYSTEM, system),) if system else ()
-        written = self.composer.draft.message
-        after = (Message(Role.USER, written),) if written and not self._editing else ()
-        return (*before, *(_message(item) for item in self._items.items() if item.text), *after)
-
-    def _take_count(self, number: int, total: int) -> None:
-        if number == self._count_id:
-            self._show_tokens(total)
-
-    def _take_usage(self, _number: int, finished: Finished) -> None:
-        if finished.usage.context_used and not self._session.busy:
-            self._show_tokens(finished.usage.context_used)
-
-    def _show_tokens(self, used: int) -> None:
+    def _show_context(self, ledger: Ledger) -> None:
         if self._session.queued:
             self.meter.say(_("This answer begins when the one in another chat is written."))
-            return
-        info = self._client.info
-        self.meter.show_tokens(used, info.context_length if info is not None else 0)
+        else:
+            self.meter.show_tokens(ledger.total, ledger.context_length, left_out=ledger.left_out)
+
+    def _show_nothing(self, _error: object) -> None:
+        self.meter.show_tokens(0, 0)
+
+    def _take_usage(self, _number: int, finished: Finished) -> None:
+        used, info = finished.usage.context_used, self._client.info
+        if used and info is not None and not self._session.busy:
+            self.meter.show_tokens(used, info.context_length)
 
 
 def _joined(first: Draft, second: Draft) -> Draft:
     parts = [part for part in (first.text, second.text) if part.strip()]
     return Draft("\n\n".join(parts), first.pasted + second.pasted)
-
-
-def _message(item: ChatItem) -> Message:
-    return Message(item.role, item.text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -33,20 +34,48 @@ _ENDED_AS = {
 }
 
 
-def conversation(system_prompt: str, branch: Sequence[MessageRecord]) -> Conversation:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the model is asked, and of which places in the branch each message was made; none for the instructions."""
+
+    messages: Conversation
+    sources: tuple[tuple[int, ...], ...]
+    pinned: tuple[int, ...] = ()
+
+    def places(self, positions: Collection[int]) -> tuple[int, ...]:
+        """Returns the places in the branch that messages of the request come from."""
+        return tuple(place for at in sorted(positions) for place in self.sources[at])
+
+
+def asked(system_prompt: str, branch: Sequence[MessageRecord]) -> Asked:
     """Returns what the model is asked: the instructions, then the branch without answers that stayed empty.
 
     Two questions in a row (the first was never answered) become one turn: many templates insist on taking turns.
     """
     turns: list[Message] = [Message(Role.SYSTEM, system_prompt)] if system_prompt.strip() else []
-    for record in branch:
+    sources: list[tuple[int, ...]] = [() for _turn in turns]
+    for place, record in enumerate(branch):
         if not record.content:
             continue
         if turns and turns[-1].role is record.role:
             turns[-1] = Message(record.role, f"{turns[-1].content}\n\n{record.content}")
+            sources[-1] = (*sources[-1], place)
         else:
             turns.append(Message(record.role, record.content))
-    return tuple(turns)
+            sources.append((place,))
+    pinned = tuple(at for at, places in enumerate(sources) if any(branch[place].pinned for place in places))
+    return Asked(tuple(turns), tuple(sources), pinned)
+
+
+def ranges(places: Collection[int]) -> tuple[tuple[int, int], ...]:
+    """Returns numbers as ranges, each from its first to behind its last: that is short for what is left out."""
+    found: list[tuple[int, int]] = []
+    for place in sorted(places):
+        if found and found[-1][1] == place:
+            found[-1] = (found[-1][0], place + 1)
+        else:
+            found.append((place, place + 1))
+    return tuple(found)
 
 
 def title_from(text: str) -> str:
@@ -63,8 +92,11 @@ def state_of(reason: FinishReason) -> MessageState:
     return _ENDED_AS[reason]
 
 
-def receipt_of(finished: Finished, info: EngineInfo | None, sampling: dict[str, object], *, dropped: int) -> Receipt:
-    """Returns how an answer was made."""
+def receipt_of(
+    finished: Finished, info: EngineInfo | None, sampling: dict[str, object], *, dropped: int,
+    left_out: Collection[int] = (),
+) -> Receipt:  # fmt: skip
+    """Returns how an answer was made; `left_out` are the places in its branch that its prompt did not hold."""
     return Receipt(
         reason=finished.reason.value,
         usage=msgspec.to_builtins(finished.usage),
@@ -74,6 +106,7 @@ def receipt_of(finished: Finished, info: EngineInfo | None, sampling: dict[str, 
         build=info.build if info else "",
         model_path=info.path if info else "",
         dropped=dropped,
+        left_out=ranges(left_out),
     )
 
 
@@ -89,6 +122,7 @@ def item_of(record: MessageRecord) -> ChatItem:
         model_name=record.model,
         version=record.version,
         versions=record.versions,
+        pinned=record.pinned,
         thought_seconds=thought_seconds(record.receipt),
     )
 

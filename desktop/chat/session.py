@@ -7,7 +7,7 @@ answered it takes no second message: `send` then returns False, and `waiting` ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,16 @@ from typing import Any, Protocol
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from desktop.chat.conversation import conversation, item_of, item_state, receipt_of, state_of, title_from, usage_texts
+from desktop.chat.conversation import (
+    Asked,
+    asked,
+    item_of,
+    item_state,
+    receipt_of,
+    state_of,
+    title_from,
+    usage_texts,
+)
 from desktop.chat.kept_states import KeptStates
 from desktop.chat.view.message_model import ChatItem
 from desktop.chat.waiting import WaitingMessages
@@ -47,7 +56,8 @@ class ChatGone(UserError):
     code = "chat_gone"
 
     def __init__(self) -> None:
-        super().__init__(_("This chat is no longer there."), "", _("Choose another one, or start a new chat."))
+        hint = _("Choose another one, or start a new chat.")
+        super().__init__(_("This chat is no longer there."), _("It was deleted."), hint)
 
 
 class MessageList(Protocol):
@@ -69,8 +79,9 @@ class _Answer:
     chat_id: str
     message_id: str
     sampling: SamplingParams
+    asked: Asked
     parts: list[str] = field(default_factory=list)
-    dropped: int = 0
+    dropped: tuple[int, ...] = ()  # positions in the request
 
     @property
     def text(self) -> str:
@@ -89,6 +100,7 @@ class ChatSession(QObject):
     context_trimmed = Signal(int)  # how many messages of this chat no longer fitted into the prompt
     settings_changed = Signal(object)  # the sampling settings that are this chat's own
     problem = Signal(object)  # ErrorInfo
+    pins_changed = Signal(object)  # the ids whose pins were set or taken away, as a tuple
     answer_ended = Signal(str, object)  # chat's id, MessageState; not when everything ends
 
     def __init__(
@@ -177,6 +189,22 @@ class ChatSession(QObject):
             return None
         return self._branch[-1].id
 
+    @property
+    def branch(self) -> tuple[MessageRecord, ...]:
+        """The messages that are shown, as they are stored; an answer being written still without its text."""
+        return tuple(self._branch)
+
+    @property
+    def asked(self) -> Asked:
+        """What the model would be asked if nothing more were said; an answer being written is not part of it."""
+        return asked(self.system_prompt, self._branch)
+
+    @property
+    def last_failed(self) -> str:
+        """The id of the last answer if it failed, else empty."""
+        last = self._branch[-1] if self._branch else None
+        return last.id if last is not None and last.state is MessageState.FAILED else ""
+
     # --- choosing a chat -------------------------------------------------------------------------------------------
 
     def new_chat(self) -> None:
@@ -264,7 +292,10 @@ class ChatSession(QObject):
             return False
         old = self._branch[at] if at < len(self._branch) else None
         self._cut(at)
-        self._add_answer(versions=old.versions + 1 if old is not None else 1)
+        if old is None:
+            self._add_answer()
+        else:
+            self._add_answer(versions=old.versions + 1, pinned=old.pinned)
         return True
 
     def edit_and_resend(self, id: str, text: str) -> bool:
@@ -274,8 +305,28 @@ class ChatSession(QObject):
             return False
         old = self._branch[at]
         self._cut(at)
-        self._add_question(clean_text(text), parent=old.parent_id, versions=old.versions + 1)
+        self._add_question(clean_text(text), parent=old.parent_id, versions=old.versions + 1, pinned=old.pinned)
         return True
+
+    def pin(self, ids: Sequence[str], pinned: bool) -> tuple[str, ...]:
+        """Keeps messages of this chat in every prompt, or lets them be left out again; returns those it changed."""
+        changed_ids = tuple(
+            record.id for record in self._branch if record.id in frozenset(ids) and record.pinned is not pinned
+        )
+        for id in changed_ids:
+            at = self._position(id)
+            assert at is not None
+            self._branch[at] = msgspec.structs.replace(self._branch[at], pinned=pinned)
+            self._items.update(id, pinned=pinned)
+        if changed_ids:
+            self._store.pin_messages(changed_ids, pinned)
+            self.pins_changed.emit(changed_ids)
+        return changed_ids
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """The ids of this chat's pinned messages, as far as they are shown."""
+        return tuple(record.id for record in self._branch if record.pinned)
 
     def continue_answer(self, id: str) -> bool:
         """Lets the last answer go on where it ended."""
@@ -424,7 +475,7 @@ class ChatSession(QObject):
             self._items.remove_from(self._branch[at].id)
             del self._branch[at:]
 
-    def _add_question(self, text: str, *, parent: str | None, versions: int = 1) -> None:
+    def _add_question(self, text: str, *, parent: str | None, versions: int = 1, pinned: bool = False) -> None:
         self._draft_timer.stop()
         self._ensure_stored()
         if not self.title:
@@ -432,13 +483,13 @@ class ChatSession(QObject):
         if self._chat.draft:
             self._chat = msgspec.structs.replace(self._chat, draft="")
             self._store_draft()
-        self._add(Role.USER, text, parent=parent, versions=versions)
+        self._add(Role.USER, text, parent=parent, versions=versions, pinned=pinned)
         self._add_answer()
 
-    def _add_answer(self, *, versions: int = 1) -> None:
+    def _add_answer(self, *, versions: int = 1, pinned: bool = False) -> None:
         self._add(
             Role.ASSISTANT, "", parent=self._branch[-1].id, versions=versions, state=MessageState.WRITING,
-            model=self._model_name(),
+            model=self._model_name(), pinned=pinned,
         )  # fmt: skip
         self._ask(self._chat, self._branch, self._branch[-1].id)
 
@@ -457,11 +508,12 @@ class ChatSession(QObject):
         self, chat: ChatRecord, branch: list[MessageRecord], message_id: str, *, so_far: list[str] | None = None
     ) -> None:  # fmt: skip
         sampling = self._sampling()
-        messages = conversation(chat.system_prompt, branch)
+        question = asked(chat.system_prompt, branch)
         request = GenerationRequest(
-            messages=messages, continue_last=so_far is not None, sampling=sampling, receipt=True
-        )
-        answer = _Answer(chat.id, message_id, sampling, so_far or [])
+            messages=question.messages, pinned=question.pinned, continue_last=so_far is not None, sampling=sampling,
+            receipt=True,
+        )  # fmt: skip
+        answer = _Answer(chat.id, message_id, sampling, question, so_far or [])
         if self._states is not None:
             self._states.before_answer(chat.id)
         self._answers[self._engine.generate(request)] = answer
@@ -495,7 +547,10 @@ class ChatSession(QObject):
         answer = self._answers.get(id)
         if answer is not None:
             sampling = changed(answer.sampling)
-            receipt = receipt_of(finished, self._engine.info, sampling, dropped=answer.dropped)
+            receipt = receipt_of(
+                finished, self._engine.info, sampling, dropped=len(answer.dropped),
+                left_out=answer.asked.places(answer.dropped),
+            )  # fmt: skip
             state = state_of(finished.reason)
             self._end_answer(id, state, receipt=receipt)
             if finished.receipt is not None:
@@ -524,7 +579,7 @@ class ChatSession(QObject):
     @Slot(int, object)
     def _on_trimmed(self, id: int, dropped: tuple[int, ...]) -> None:
         if id in self._answers:
-            self._answers[id].dropped = len(dropped)
+            self._answers[id].dropped = dropped
         if self._is_shown(id):
             self.context_trimmed.emit(len(dropped))
 

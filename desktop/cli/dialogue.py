@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from runtime.engine import Engine, StopFlag
 from runtime.messages import Message, Role
 from runtime.params import SamplingParams
@@ -23,6 +25,7 @@ class Dialogue:
         self.alternatives = alternatives
         self.receipts = receipts
         self.turns: list[Message] = []
+        self.pinned: set[int] = set()  # places in `turns` of what is never left out of a prompt
         self.unanswered = ""
         self.last: Finished | None = None
 
@@ -32,6 +35,18 @@ class Dialogue:
         system = (Message(Role.SYSTEM, self.system),) if self.system.strip() else ()
         return (*system, *self.turns)
 
+    @property
+    def question(self) -> GenerationRequest:
+        """The conversation as it would be read if nothing more were said."""
+        return self._request(self.messages)
+
+    def _request(self, messages: tuple[Message, ...], *, continue_last: bool = False) -> GenerationRequest:
+        before = len(self.messages) - len(self.turns)
+        return GenerationRequest(
+            messages=messages, pinned=tuple(before + at for at in sorted(self.pinned)), continue_last=continue_last,
+            sampling=self.sampling, alternatives=self.alternatives, receipt=self.receipts,
+        )  # fmt: skip
+
     def ask(self, text: str, stop: StopFlag) -> Iterator[GenerationEvent]:
         """Yields the answer to `text`. Partial answers are kept; a message that got none is taken back.
 
@@ -40,12 +55,8 @@ class Dialogue:
         self.unanswered = text
         answer = _Written()
         question = Message(Role.USER, text)
-        request = GenerationRequest(
-            messages=(*self.messages, question), sampling=self.sampling, alternatives=self.alternatives,
-            receipt=self.receipts,
-        )  # fmt: skip
         try:
-            yield from self._events(request, stop, answer)
+            yield from self._events(self._request((*self.messages, question)), stop, answer)
         finally:
             if answer.message.content or answer.message.reasoning:
                 self.turns += [question, answer.message]
@@ -54,9 +65,7 @@ class Dialogue:
     def go_on(self, stop: StopFlag) -> Iterator[GenerationEvent]:
         """Yields more of the last answer, which was cut. Raises `UserError` where the engine cannot go on."""
         answer = _Written(self.turns[-1])
-        request = GenerationRequest(
-            messages=self.messages, continue_last=True, sampling=self.sampling, receipt=self.receipts
-        )
+        request = msgspec.structs.replace(self._request(self.messages, continue_last=True), alternatives=0)
         try:
             yield from self._events(request, stop, answer)
         finally:
@@ -72,7 +81,7 @@ class Dialogue:
 
     def retry(self, stop: StopFlag) -> Iterator[GenerationEvent]:
         """Yields another answer to the last question; the first one stays where no other comes."""
-        before = self.turns[-2:]
+        before, pinned = self.turns[-2:], set(self.pinned)
         question = self.undo()
         try:
             yield from self.ask(question, stop)
@@ -80,6 +89,7 @@ class Dialogue:
             if self.unanswered:
                 self.turns += before
                 self.unanswered = ""
+            self.pinned = pinned
 
     def undo(self) -> str:
         """Takes the last exchange back and returns its question; the empty text where there is none."""
@@ -87,11 +97,13 @@ class Dialogue:
             return ""
         question, _answer = self.turns[-2:]
         del self.turns[-2:]
+        self.pinned &= set(range(len(self.turns)))
         return question.content
 
     def clear(self) -> None:
         """Forgets all turns; the system prompt stays."""
         self.turns.clear()
+        self.pinned.clear()
         self.unanswered = ""
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from desktop.cli import output
 from desktop.cli.answer import finished_words, loaded_words
+from desktop.cli.context_lines import context_lines
 from desktop.cli.dialogue import Dialogue
 from desktop.cli.layout import harmless, shown_path, two_columns
 from desktop.cli.options import setting_help, shown_value, typed
@@ -156,6 +157,35 @@ class SlashCommands:
         numbers = finished_words(dialogue.last) if dialogue.last else ""
         output.say("\n".join(filter(None, (loaded_words(dialogue.engine.info), said, numbers))))
 
+    def context(self, _argument: str) -> None:
+        dialogue = self._chat.dialogue
+        lines = context_lines(dialogue.question, dialogue.engine.measure(dialogue.question), cells=output.width())
+        output.write_line("\n".join(lines))
+
+    def pin(self, argument: str) -> None:
+        at = self._turn(argument or str(len(self._chat.dialogue.turns)))
+        self._chat.dialogue.pinned.add(at)
+        output.remark(_("Message {n} stays in every prompt, with its question and answer.").format(n=at + 1))
+
+    def unpin(self, argument: str) -> None:
+        pinned = self._chat.dialogue.pinned
+        if not pinned:
+            raise CommandProblem(_("No message is pinned."))
+        pinned -= {self._turn(argument)} if argument else set(pinned)
+        count = len(pinned)
+        output.remark(ngettext("{n} message is pinned.", "{n} messages are pinned.", count).format(n=count))
+
+    def _turn(self, argument: str) -> int:
+        """Returns the place of a message that was named by its number. Raises `CommandProblem`."""
+        count = len(self._chat.dialogue.turns)
+        if not count:
+            raise CommandProblem(_("Nothing was said yet."))
+        if not argument.isdecimal() or not 1 <= int(argument) <= count:
+            title = _("There is no message “{n}”.").format(n=harmless(argument[:20]))
+            numbers = _("The messages have the numbers 1 to {n}.").format(n=count)
+            raise CommandProblem(title, numbers, _("/context lists them."))
+        return int(argument) - 1
+
     def quit(self, _argument: str) -> None:
         self._chat.finished = True
 
@@ -169,6 +199,9 @@ COMMANDS: dict[str, Slash] = {
     "/continue": Slash(SlashCommands.go_on, N_("Goes on with an answer that was cut or stopped.")),
     "/save": Slash(SlashCommands.save, N_("Saves the conversation as Markdown, or as JSON by the name."), N_("FILE")),
     "/set": Slash(SlashCommands.set, N_("Shows or changes how answers are drawn."), N_("[NAME [VALUE|default]]")),
+    "/context": Slash(SlashCommands.context, N_("Shows what fills the context, message by message.")),
+    "/pin": Slash(SlashCommands.pin, N_("Keeps a message, or the last one, in every prompt."), N_("[NUMBER]")),
+    "/unpin": Slash(SlashCommands.unpin, N_("Lets a message be left out again, or all of them."), N_("[NUMBER]")),
     "/stats": Slash(SlashCommands.stats, N_("Shows the model and the last answer in numbers.")),
     "/quit": Slash(SlashCommands.quit, N_("Leaves.")),
 }

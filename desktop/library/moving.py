@@ -40,7 +40,7 @@ class UnusableName(UserError):
     code = "unusable_name"
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(_("“{name}” cannot be a file's name.").format(name=name), reason)
+        super().__init__(_("“{name}” cannot be a file's name.").format(name=name), reason, _("Write another name."))
 
 
 def parts_of(info: ModelInfo) -> list[Path]:

@@ -13,7 +13,7 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -184,6 +184,10 @@ class ChatStore(QObject):
         """Adds a message after `message.parent_id`; an answer about to be written has the state WRITING."""
         self._write(lambda database: database.add_message(message), changed=True)
 
+    def pin_messages(self, message_ids: Sequence[str], pinned: bool) -> None:
+        """Keeps messages in every prompt, or lets them be left out again."""
+        self._write(lambda database: database.pin_messages(message_ids, pinned))
+
     def resume_answer(self, message_id: str) -> None:
         """Marks a stored answer as being written again."""
         self._write(lambda database: database.resume_answer(message_id))
@@ -258,12 +262,21 @@ class ChatStore(QObject):
 
     def _work(self) -> None:
         self._keeper.open()
-        while (task := self._tasks.get()) is not None:
+        while (task := self._next_task()) is not None:
             writes, operation, then = task
             result = self._done(operation, writes=writes)
             if then is not None:
                 self._answered.emit(then, result)
         self._keeper.close()
+
+    def _next_task(self) -> tuple[bool, Operation[Any], Callable[[Any], None] | None] | None:
+        """Waits for what is asked next; while something is not saved, the disk is tried again meanwhile."""
+        while self._keeper.in_trouble:
+            try:
+                return self._tasks.get(timeout=self._keeper.retry_seconds)
+            except queue.Empty:
+                self._keeper.retry()
+        return self._tasks.get()
 
     def _done(self, operation: Operation[_T], *, writes: bool) -> _T | None:
         try:

@@ -195,15 +195,22 @@ class ChatDatabase:
         """Adds a message at the end of the branch that is shown from now on."""
         with self.transaction():
             self._connection.execute(
-                """INSERT INTO messages (id, chat_id, parent_id, role, content, created, state, model, receipt, error)
-                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                """INSERT INTO messages
+                   (id, chat_id, parent_id, role, content, created, state, model, receipt, error, pinned)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                 (
                     message.id, message.chat_id, message.parent_id, message.role.value, clean_text(message.content),
                     message.created, message.state.value, clean_text(message.model), _json(message.receipt),
-                    _json(message.error),
+                    _json(message.error), message.pinned,
                 ),
             )  # fmt: skip
             self._set_leaf(message.chat_id, message.id, touched=message.created)
+
+    def pin_messages(self, message_ids: Sequence[str], pinned: bool) -> None:
+        """Keeps messages in every prompt, or lets them be left out again; the chat does not move in the list for it."""
+        with self.transaction():
+            for message_id in message_ids:
+                self._change("UPDATE messages SET pinned = ? WHERE id = ?", pinned, message_id)
 
     def resume_answer(self, message_id: str) -> None:
         """Marks an answer as being written again, to go on where it ended."""

@@ -78,7 +78,7 @@ class Keeper:
         """`on_problem` is called once each time saving stops working, `on_saved` when all of it is on disk again."""
         self._path = path
         self._on_problem, self._on_saved = on_problem, on_saved
-        self._retry_seconds = retry_seconds
+        self.retry_seconds = retry_seconds
         self._disk: ChatDatabase | None = None
         self._memory: ChatDatabase | None = None
         self._waiting: list[Operation[object]] = []
@@ -146,6 +146,15 @@ class Keeper:
             raise ChatsNotSaved(self._path or Path(), _("the chats are only in memory"))
         return operation(self._disk)
 
+    @property
+    def in_trouble(self) -> bool:
+        """Whether something lives only in memory that belongs on the disk."""
+        return self._memory is not None and self._path is not None
+
+    def retry(self) -> None:
+        """Saves what waits, if the disk takes it again."""
+        self._try_disk()
+
     def close(self) -> None:
         """Saves what waits, where that is possible, and closes the files."""
         self._tried = 0.0
@@ -177,7 +186,7 @@ class Keeper:
 
     def _try_disk(self) -> None:
         """Repeats on disk what happened in memory, all of it or nothing; at most every few seconds."""
-        due = not self._tried or time.monotonic() - self._tried >= self._retry_seconds
+        due = not self._tried or time.monotonic() - self._tried >= self.retry_seconds
         if self._memory is None or self._path is None or not due:
             return
         self._tried = time.monotonic()

@@ -17,7 +17,7 @@ from runtime.messages import Role
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _SNIPPET = 120  # characters of the last message in the list
-_MESSAGE = "seq, id, chat_id, parent_id, role, content, created, state, model, receipt, error"
+_MESSAGE = "seq, id, chat_id, parent_id, role, content, created, state, model, receipt, error, pinned"
 MESSAGE_KEYS = "SELECT seq FROM messages INDEXED BY messages_of_chat"
 _CHAT_KEYS = "SELECT seq FROM chats INDEXED BY chats_by_time ORDER BY updated DESC"
 _SHAPE = "SELECT seq, id, parent_id FROM messages WHERE {where} ORDER BY seq"
@@ -155,6 +155,7 @@ def _message(row: sqlite3.Row) -> MessageRecord:
         model=as_text(row["model"]),
         receipt=_json(row["receipt"], Receipt),
         error=_json(row["error"], ErrorInfo),
+        pinned=bool(as_number(row["pinned"])),
     )
 
 

@@ -43,6 +43,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     build: str = ""
     model_path: str = ""
     dropped: int = 0  # messages left out of the prompt because they no longer fitted
+    left_out: tuple[tuple[int, int], ...] = ()  # which: ranges of positions in the branch above the answer
 
 
 class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None = None
     version: int = 1
     versions: int = 1
+    pinned: bool = False  # never left out of a prompt
 
 
 class ChatRecord(msgspec.Struct, frozen=True, kw_only=True):

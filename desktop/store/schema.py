@@ -73,6 +73,9 @@ MIGRATIONS: tuple[str, ...] = (
         deleted REAL
     );
     """,
+    """
+    ALTER TABLE messages ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 

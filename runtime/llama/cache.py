@@ -68,6 +68,13 @@ class TokenCache:
         """
         return None if self._restored else (self._log.schedule(0, mark), self._log.schedule(mark))
 
+    def reusable(self, prompt: Sequence[int]) -> int:
+        """Returns how many of its first tokens `prompt` could use, if the model can go back so far."""
+        common = common_prefix(self.ids, prompt)
+        if self._moved_from is not None:
+            common = min(common, self._moved_from)
+        return self._piece_start(min(common, len(prompt) - 1))
+
     def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
         """Cuts the cache back to what `prompt` can use of it.
 
@@ -78,10 +85,7 @@ class TokenCache:
         if remembers_cuts and self._log.evaluated > _MOST_EVALUATED * self._model.context_length:
             self.clear()
             return 0, _("So much was taken back that the conversation was read again.")
-        common = common_prefix(self.ids, prompt)
-        if self._moved_from is not None:
-            common = min(common, self._moved_from)
-        kept = self._piece_start(min(common, len(prompt) - 1))
+        kept = self.reusable(prompt)
         if kept and not self._reaches(kept):
             self.clear()
             return 0, self._why_not_reached()

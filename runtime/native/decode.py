@@ -97,9 +97,13 @@ class TokenCache:
     def schedules(self, mark: int) -> tuple[Schedule, Schedule] | None:
         return self._log.schedule(0, mark), self._log.schedule(mark)
 
-    def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
+    def reusable(self, prompt: Sequence[int]) -> int:
+        """Returns how many of its first tokens `prompt` could use, if the windows of its layers reach so far."""
         common = min(common_prefix(self.ids, prompt), len(prompt) - 1)
-        kept = len(self) if common >= len(self) else self._log.start_at_or_before(common)
+        return len(self) if common >= len(self) else self._log.start_at_or_before(common)
+
+    def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
+        kept = self.reusable(prompt)
         if self._kv.longest_valid(kept) < kept:
             self.clear()
             return 0, _(

@@ -38,6 +38,7 @@ from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path, spelled_path
 from runtime.prompt import Prompt, PromptBuilder
 from runtime.protocol import (
+    ContextMeasured,
     ContextTrimmed,
     EngineInfo,
     GenerationEvent,
@@ -201,6 +202,9 @@ class NativeEngine:
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return self._prompts.count(messages, sampling)
+
+    def measure(self, request: GenerationRequest) -> ContextMeasured:
+        return self._prompts.measure(request, self._cache.reusable)
 
     def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
         self._require_no_source()

@@ -5,7 +5,7 @@
 Every turn of the event loop is timed in the thread's own processor time, so that other work on the machine counts
 little. The target is 50 ms for each: streaming 100 tokens a second into a chat of 300 messages; opening, searching and
 zooming one of 2,000; many formulas; building the window; another theme; another language; the first opening of every
-page, card and dialog.
+page, card and dialog; what fills the context of 2,000 messages.
 """
 
 from __future__ import annotations
@@ -206,6 +206,46 @@ def window() -> dict[str, float]:
         return figures
 
 
+def ledger() -> dict[str, float]:
+    """Returns what it costs to show what fills the context of a chat of 2,000 messages, and to work in it."""
+    from desktop.main_window import MainWindow
+    from desktop.store.records import ChatRecord, MessageRecord, OpenChat
+    from window_kit import window_parts
+
+    with window_parts() as parts:
+        window = MainWindow(parts)
+        window.resize(1280, 800)
+        window.show()
+        parts.models.start()
+        Turns().run(20, until=lambda: parts.client.info is not None)
+        roles = (Role.USER, Role.ASSISTANT)
+        messages = tuple(
+            MessageRecord(id=str(n), chat_id="long", parent_id=str(n - 1) if n else None, role=roles[n % 2],
+                          content=ANSWER * 2, created=float(n))
+            for n in range(2000)
+        )  # fmt: skip
+        parts.store.import_chat(OpenChat(chat=ChatRecord(id="long", leaf="1999"), messages=messages))
+        parts.session.open("long")
+        Turns().run(60, until=lambda: parts.items.rowCount() == len(messages))
+        figures: dict[str, float] = {}
+        work: dict[str, Callable[[], object]] = {
+            "opening": lambda: window.show_ledger(True),
+            "a pin": lambda: window.ledger.pin("40", True),
+            "a draft": lambda: window.composing.composer.edit.setPlainText("more words " * 50),
+            "going to a message": lambda: window.view.show_message("900"),
+        }
+        for name, what in work.items():
+            turns = Turns()
+            turns.timed(what)
+            turns.run(3.0)
+            figures[f"context of 2,000 messages: {name}"] = turns.longest
+        panel = window.ledger.panel
+        if panel is None or len(panel.ledger.entries) <= len(messages):
+            raise SystemExit("the context was not measured")
+        window.deleteLater()
+        return figures
+
+
 def unfold(window: MainWindow, title: str) -> None:
     """Opens a section of the settings with everything that is folded in it."""
     assert window.panel is not None
@@ -261,13 +301,13 @@ def main() -> None:
         say("finding in 2,000 messages", find())
         say("a larger text in 2,000 messages", zoom())
         say("800 formulas", formulas())
-        for name, longest in window().items():
+        for name, longest in {**window(), **ledger()}.items():
             say(name, longest)
         application.quit()
 
 
 def say(name: str, longest: float) -> None:
-    sys.stdout.write(f"{name:34} {longest:6.0f} ms{'' if longest < TARGET_MS else '  too long'}\n")
+    sys.stdout.write(f"{name:44} {longest:6.0f} ms{'' if longest < TARGET_MS else '  too long'}\n")
     sys.stdout.flush()
 
 

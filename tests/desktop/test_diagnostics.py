@@ -32,7 +32,7 @@ def test_the_persons_home_is_not_named(monkeypatch: pytest.MonkeyPatch, tmp_path
     (logs / "engine.log").write_text(f"loading {tmp_path}/models/x.gguf\n" + "x" * 5_000)
     text = report(places(), None, [])
     assert str(tmp_path) not in text
-    assert "loading ~/models/x.gguf" in text
+    assert "loading ~/….gguf" in text
     assert max(map(len, text.splitlines())) <= 302
 
 

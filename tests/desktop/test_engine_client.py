@@ -20,6 +20,7 @@ import tiny_gguf
 from desktop.engine_child import LineSplitter
 from desktop.engine_client import EngineClient, EngineState
 from desktop.engine_crash import ChildEnd, explain
+from desktop.fatal_models import FatalModels
 from desktop.state_file import StateFile
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
@@ -305,11 +306,11 @@ def test_a_model_that_ends_its_engine_while_loading_is_remembered(qtbot: QtBot, 
     qtbot.waitUntil(ended(client, id), timeout=10_000)
     assert client.all("load_failed")[0][0].code == "engine_illegal_instruction"
     assert client.all("failed")[0][1].code == "engine_illegal_instruction"
-    assert client.was_fatal(model)
+    assert client.fatal_moment(model)
     qtbot.waitUntil(lambda: StateFile(places().state_file).get("fatal_models") is not None, timeout=5000)
-    assert make().was_fatal(model), "the next start knows it"
+    assert make().fatal_moment(model), "the next start knows it"
     model.write_bytes(b"another file of the same name")
-    assert not make().was_fatal(model)
+    assert not make().fatal_moment(model)
 
 
 def test_a_model_that_loads_after_all_is_forgiven(qtbot: QtBot, make: Make, model: Path) -> None:
@@ -319,7 +320,30 @@ def test_a_model_that_loads_after_all_is_forgiven(qtbot: QtBot, make: Make, mode
     client.script = {}
     with qtbot.waitSignal(client.loaded, timeout=10_000):
         client.load(model, LoadParams())
-    assert not client.was_fatal(model)
+    assert not client.fatal_moment(model)
+
+
+def test_a_model_that_ends_its_engine_while_answering_is_remembered_until_it_answers(
+    qtbot: QtBot, make: Make, model: Path
+) -> None:
+    client = make(crash_at=1)
+    client.load(model, LoadParams())
+    answered(qtbot, client)
+    assert client.fatal_moment(model) == "answering"
+    client.script = {}
+    id = answered(qtbot, client)  # the model is loaded again by itself, in the same window
+    assert client.written(id) == REPLY
+    assert not client.fatal_moment(model)
+
+
+def test_notes_of_earlier_versions_about_fatal_models_are_understood(model: Path) -> None:
+    state = StateFile(places().state_file)
+    found = model.stat()
+    state.set("fatal_models", {str(model): [found.st_size, found.st_mtime_ns], "/gone": "?"})
+    fatal = FatalModels(state)
+    assert fatal.moment(str(model)) == "loading"
+    assert not fatal.moment("/gone")
+    state.flush()
 
 
 def test_other_processor_code_gets_a_new_process(qtbot: QtBot, make: Make, model: Path) -> None:
@@ -344,7 +368,7 @@ def test_a_refused_load_fails_the_answer_that_waits_for_it(qtbot: QtBot, make: M
     assert client.all("load_failed")[0][0].title == "The file is damaged."
     assert client.all("failed")[0][1].title == "The file is damaged."
     assert client.state is EngineState.OFF
-    assert not client.was_fatal(model)
+    assert not client.fatal_moment(model)
 
 
 def test_loading_can_be_stopped(qtbot: QtBot, make: Make, model: Path) -> None:
@@ -377,7 +401,7 @@ def test_an_engine_that_cannot_start_says_so(qtbot: QtBot, make: Make, model: Pa
     client._command = lambda: ["/nonexistent/quern-engine"]
     answered(qtbot, client)
     assert client.all("failed")[-1][1].code == "engine_not_started"
-    assert not client.was_fatal(model)
+    assert not client.fatal_moment(model)
 
 
 def test_an_engine_of_another_version_is_refused(qtbot: QtBot, make: Make, model: Path) -> None:

@@ -32,6 +32,7 @@ COMMANDS = [
     protocol.Stop(id=2),
     protocol.Tokenize(id=3, text="\x00<|im_end|>", special=True),
     protocol.CountTokens(id=4, messages=(Message(Role.SYSTEM, ""),)),
+    protocol.MeasureContext(id=10, request=GenerationRequest(messages=(Message(Role.USER, "é"),), pinned=(0,))),
     protocol.SaveState(id=6, path="/chats/état.state"),
     protocol.LoadState(id=7, path="/chats/état.state"),
     protocol.Replay(id=8, receipt=RECEIPT, anyway=True),
@@ -54,6 +55,10 @@ EVENTS = [
     protocol.Finished(id=2, reason=FinishReason.STOP_TEXT, usage=Usage(prompt_tokens=9), seed=7, stop_text="\n"),
     protocol.Tokenized(id=3, ids=(1, 2), pieces=("a", "\ufffd")),
     protocol.TokensCounted(id=4, total=9),
+    protocol.ContextMeasured(
+        id=10, tokens=(1, 2), reused=(1, 0), marks=3, total=6, cached=2, reserve=16, context_length=64, dropped=(1,),
+        next=(0,), held=(0,), loose=(0,), error=ErrorInfo(title="It is too long.", code="prompt_too_long"),
+    ),
     protocol.StateSaved(id=6, tokens=9, size_bytes=4096),
     protocol.StateLoaded(id=7, tokens=0, note="It is damaged."),
     protocol.Finished(id=2, reason=FinishReason.END, usage=Usage(), receipt=RECEIPT),

@@ -12,6 +12,7 @@ from runtime.errors import UserError
 from runtime.messages import Message
 from runtime.params import SamplingParams
 from runtime.protocol import (
+    ContextMeasured,
     ContextTrimmed,
     EngineInfo,
     Finished,
@@ -101,6 +102,13 @@ class FakeEngine:
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return sum(len(message.content) for message in messages)
+
+    def measure(self, request: GenerationRequest) -> ContextMeasured:
+        tokens = tuple(len(message.content) for message in request.messages)
+        return ContextMeasured(
+            id=0, tokens=tokens, reused=(0,) * len(tokens), marks=4, total=sum(tokens) + 4, reserve=1024,
+            context_length=4096, dropped=self.drops, held=request.pinned,
+        )  # fmt: skip
 
     def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
         ids = tuple(self.tokenize(text))

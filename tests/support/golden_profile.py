@@ -2,7 +2,7 @@
 
 Run it when the chats' format has got a new number, before that version is released:
 
-    PYTHONPATH=. python tests/support/golden_profile.py tests/desktop/store/profiles/v5
+    PYTHONPATH=. python tests/support/golden_profile.py tests/desktop/store/profiles/v6
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def write_profile(folder: Path) -> None:
     with closing(ChatDatabase(folder / "chats.db")) as database:
         _write_long_chat(database)
         _write_other_chats(database)
+        database.pin_messages(["q1"], True)
         database.keep_receipt("a1", Receipt(reason="end", seed=7))
         book = NotebookRecord(id="n", title="Notes", text="Grain by grain", created=1.0, updated=2.0, mark=(6, 8))
         SaveNotebook(book)(database)

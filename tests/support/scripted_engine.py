@@ -40,6 +40,9 @@ class Script:
     load_seconds: float = 0.0
     load_crash: str = ""  # as `crash_how`, while loading
     load_error: str = ""  # a title: loading is refused with it
+    fail_code: str = "scripted"
+    fail_once: bool = False  # later answers are given
+    trained: int = 0  # tokens of the context that the model was made for
     fail: str = ""  # a title: every answer is refused with it after `crash_at` tokens, or at once
     start_crash: str = ""  # as `crash_how`, before Hello
     version: int = 1
@@ -49,6 +52,8 @@ class Script:
     save_seconds: float = 0.0  # how long saving a state takes
     used: int = 0  # tokens of the context in use after an answer
     obedient: bool = False  # a JSON object at the end of the message that is answered changes the script for it
+    context: int = 4096  # tokens that the context holds
+    trims: tuple[int, ...] = ()  # positions that are left out of every prompt
     log: str = ""  # a file that gets a line for each command received: its type and what matters of it
 
 
@@ -70,7 +75,7 @@ class ScriptedEngine:
         self._script = self._usual = script
         self._work: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._stopped: set[int] = set()
-        self._loaded = False
+        self._loaded = self._failed = False
         self._lock = threading.Lock()
 
     def run(self) -> None:
@@ -96,10 +101,26 @@ class ScriptedEngine:
             elif item["type"] == "count_tokens":
                 texts = [item.get("prompt") or "", *(message["content"] for message in item.get("messages", ()))]
                 self._send("tokens_counted", item["id"], total=sum(len(text.split()) for text in texts))
+            elif item["type"] == "measure_context":
+                self._measure(item)
             else:
                 self._work.put(item)
         if not self._script.immortal:
             os._exit(0)
+
+    def _measure(self, item: dict[str, Any]) -> None:
+        """Answers as an engine would whose tokens are words, whose template writes none, and which has read all."""
+        messages, room = item["request"].get("messages", []), self._script.context
+        counts = [len(message["content"].split()) for message in messages]
+        pinned = item["request"].get("pinned", [])
+        gone: list[int] = []
+        for at in range(len(messages) - 1):
+            if sum(counts) - sum(counts[known] for known in gone) > room and at not in pinned:
+                gone.append(at)
+        total = sum(counts) - sum(counts[at] for at in gone)
+        fields = {"tokens": counts, "reused": counts, "total": total, "cached": total, "context_length": room}
+        following = [at for at in range(len(messages) - 1) if at not in (*gone, *pinned)][:1]
+        self._send("context_measured", item["id"], dropped=gone, next=following, held=pinned, reserve=8, **fields)
 
     def _note(self, item: dict[str, Any]) -> None:
         if self._script.log:
@@ -140,7 +161,8 @@ class ScriptedEngine:
             return
         self._loaded = True
         name = Path(item["path"]).stem
-        info = {"engine": "scripted", "path": item["path"], "name": name, "has_template": self._script.template}
+        info = {"engine": "scripted", "path": item["path"], "name": name, "has_template": self._script.template,
+                "context_length": self._script.context, "trained_context": self._script.trained}
         self._send("loaded", item["id"], info=info)
 
     def _generate(self, item: dict[str, Any]) -> None:
@@ -151,6 +173,8 @@ class ScriptedEngine:
             self._script = replace(self._usual, **_told(item["request"]))
         for done in range(self._script.prompt_steps):
             self._send("prompt_progress", item["id"], done=done + 1, total=self._script.prompt_steps)
+        if trims := [at for at in self._script.trims if at < len(item["request"]["messages"]) - 1]:
+            self._send("context_trimmed", item["id"], dropped=trims)
         if self._script.thoughts:
             self._send("text", item["id"], text=self._script.thoughts, n_tokens=1, reasoning=True)
         written = 0
@@ -187,8 +211,9 @@ class ScriptedEngine:
         for message in self._script.messages:
             sys.stderr.write(message + "\n")
             sys.stderr.flush()
-        if self._script.fail:
-            self._fail(id, self._script.fail)
+        if self._script.fail and not (self._script.fail_once and self._failed):
+            self._failed = True
+            self._fail(id, self._script.fail, self._script.fail_code)
             return True
         if self._script.crash_at >= 0 and self._may_crash():
             die(self._script.crash_how)
@@ -203,8 +228,8 @@ class ScriptedEngine:
         mark.touch()
         return True
 
-    def _fail(self, id: int, title: str) -> None:
-        self._send("failed", id, error={"title": title, "code": "scripted"})
+    def _fail(self, id: int, title: str, code: str = "scripted") -> None:
+        self._send("failed", id, error={"title": title, "code": code})
 
     def _send(self, type: str, id: int, **fields: Any) -> None:
         self._raw(json.dumps({"type": type, "id": id, **fields}).encode())

@@ -47,7 +47,7 @@ from desktop.chat.view.targets import (
 )  # fmt: skip
 from desktop.theme import Theme, current_theme
 from runtime.messages import Role
-from runtime.text import _
+from runtime.text import _, sentences
 
 _FRAME_MS = 33  # at most this often new text is shown
 _REST = 3  # showing new text may take one part in four of the time
@@ -71,6 +71,10 @@ class ConversationView(FollowingScrollArea):
     version_requested = Signal(str, int)  # id, -1 or 1
     retry_requested = Signal(str)
     continue_requested = Signal(str)
+    pin_requested = Signal(str, bool)  # id, whether it shall be pinned
+    undo_requested = Signal()
+    remedy_requested = Signal(str)  # id of the answer that failed
+    ledger_requested = Signal(str)  # id of the answer that filled the context
     link_activated = Signal(object)  # Link, http or https only
     zoom_requested = Signal(int)  # 1 for larger, -1 for smaller
 
@@ -139,6 +143,15 @@ class ConversationView(FollowingScrollArea):
         """Puts the source text of the selection on the clipboard, or with `plain` what is shown."""
         if text := self.selected_text(plain=plain):
             QGuiApplication.clipboard().setText(text)
+
+    def show_message(self, item_id: str) -> None:
+        """Brings the reader to the beginning of a message and gives it the keyboard. Raises KeyError for another id."""
+        row = self._model.row_of(item_id)
+        self._follow, self._anchor = False, Anchor(row, item_id, -1, 0.0, -float(PAD))
+        self._current = row
+        self._settle()
+        self.setFocus(Qt.FocusReason.OtherFocusReason)
+        self._name_current(row)
 
     def select_all(self) -> None:
         """Selects the whole conversation."""
@@ -384,6 +397,8 @@ class ConversationView(FollowingScrollArea):
             self._pointer.forget_from(target.row)
             self._settle()
             self._follow = self.verticalScrollBar().value() == self.verticalScrollBar().maximum()
+        elif target.name in ("pin", "unpin"):
+            self.pin_requested.emit(item_id, target.name == "pin")
         elif target.name in ("previous", "next"):
             self.version_requested.emit(item_id, -1 if target.name == "previous" else 1)
         else:
@@ -397,7 +412,8 @@ class ConversationView(FollowingScrollArea):
     def _signal(self, name: str, item_id: str) -> None:
         signals = {
             "again": self.regenerate_requested, "edit": self.edit_requested,
-            "retry": self.retry_requested, "continue": self.continue_requested,
+            "retry": self.retry_requested, "continue": self.continue_requested, "remedy": self.remedy_requested,
+            "ledger": self.ledger_requested,
         }  # fmt: skip
         signals[name].emit(item_id)
 
@@ -468,6 +484,10 @@ class ConversationView(FollowingScrollArea):
             self.copy(plain=True)
         elif event.matches(QKeySequence.StandardKey.SelectAll):
             self.select_all()
+        elif event.matches(QKeySequence.StandardKey.Undo):
+            self.undo_requested.emit()
+        elif event.key() == Qt.Key.Key_P and not event.modifiers() and self._current >= 0:
+            self._toggle_pin()
         elif event.key() in steps:
             bar.setValue(bar.value() + steps[Qt.Key(event.key())])
         elif event.key() == Qt.Key.Key_Home:
@@ -483,6 +503,12 @@ class ConversationView(FollowingScrollArea):
             self.viewport().update()
         else:
             super().keyPressEvent(event)
+
+    def _toggle_pin(self) -> None:
+        """Pins the message that has the keyboard, or unpins it."""
+        item = self._layout.items[self._current].item
+        if item.pinned or item.text:
+            self.pin_requested.emit(item.id, not item.pinned)
 
     def _unfold(self, shown: bool) -> None:
         """Shows or hides the reasoning of the message that has the keyboard."""
@@ -531,5 +557,7 @@ class ConversationView(FollowingScrollArea):
         place = _("Message {number} of {count}, {author}").format(
             number=row + 1, count=len(self._layout.items), author=item.item.author
         )
+        if item.item.pinned:
+            place = sentences(place, _("Pinned."))
         self.setAccessibleName(place)
         self.setAccessibleDescription("\n".join(part for part in (item.item.answer, item.notice.text()) if part))

@@ -40,6 +40,7 @@ class ChatItem:
     model_name: str = ""
     version: int = 1
     versions: int = 1
+    pinned: bool = False  # never left out of a prompt
     thought_seconds: float = 0.0  # how long the model thought before it answered; 0 where that is not known
 
     @property

@@ -10,6 +10,7 @@ from PySide6.QtGui import QBrush, QColor, QFont, QFontMetricsF, QPainter, QPen
 from desktop.chat.view.message_model import ChatItem, ItemState
 from desktop.chat.view.style import TextStyle
 from desktop.chat.view.text_run import TextRun
+from desktop.remedies import Action, remedy_for
 from desktop.theme import Corner, Space
 from runtime.text import N_, _
 
@@ -73,7 +74,10 @@ def notice_for(item: ChatItem, style: TextStyle, width: float, *, unfolded: bool
     if not item.text:
         _buttons(notice, [NoticeButton("retry", _("Try again"), QRectF())], style, 0.0)
     elif last:
-        _buttons(notice, [NoticeButton("continue", _("Continue"), QRectF())], style, 0.0)
+        buttons = [NoticeButton("continue", _("Continue"), QRectF())]
+        if item.state is ItemState.CUT_CONTEXT:
+            buttons.append(NoticeButton("ledger", _("What fills the context"), QRectF()))
+        _buttons(notice, buttons, style, 0.0)
     return notice
 
 
@@ -90,6 +94,9 @@ def _failed(item: ChatItem, style: TextStyle, width: float, *, unfolded: bool) -
         notice.height += Space.SMALL
         _line(notice, error.details, style.code_font, style.theme.quiet, _PAD)
     names = [("retry", _("Try again"))]
+    remedy = remedy_for(error.code) if error else None
+    if remedy is not None and remedy.action is not Action.RETRY:
+        names.insert(0, ("remedy", remedy.words))
     if error and error.details:
         names.append(("details", _("Hide details") if unfolded else _("Details")))
     _buttons(notice, [NoticeButton(name, text, QRectF()) for name, text in names], style, _PAD)

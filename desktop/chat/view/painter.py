@@ -24,6 +24,7 @@ from desktop.chat.view.targets import (
 from desktop.theme import Corner, Space
 
 _ICON = 18
+_PIN = 14
 _CARET = 2
 
 
@@ -57,7 +58,10 @@ def _paint_item(canvas: Canvas, layout: ConversationLayout, row: int, shown: Sho
     name = QFontMetricsF(style.name_font).elidedText(item.item.author, Qt.TextElideMode.ElideRight, layout.width)
     painter.setFont(style.name_font)
     painter.setPen(style.theme.text)
-    painter.drawText(QRectF(0, y + TOP_PAD, layout.width, style.quiet_pitch + 2), Qt.AlignmentFlag.AlignVCenter, name)
+    line = QRectF(0, y + TOP_PAD, layout.width, style.quiet_pitch + 2)
+    painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, name)
+    if item.item.pinned:
+        _paint_pin(canvas, line, QFontMetricsF(style.name_font).horizontalAdvance(name))
     if item.plain:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(style.theme.raised)
@@ -77,6 +81,14 @@ def _paint_item(canvas: Canvas, layout: ConversationLayout, row: int, shown: Sho
     for target in code_targets(layout, row, canvas.clip.top(), canvas.clip.bottom()):
         _paint_icon(canvas, target, shown)
     _paint_footer(canvas, layout, row, shown)
+
+
+def _paint_pin(canvas: Canvas, line: QRectF, name_width: float) -> None:
+    """The mark of a pinned message, behind its author's name."""
+    ratio = canvas.painter.device().devicePixelRatio()
+    picture = icons.pixmap("pin", canvas.style.theme.accent, size=_PIN, ratio=ratio)
+    left = min(name_width + Space.TINY, line.width() - _PIN)
+    canvas.painter.drawPixmap(QPointF(round(left), round(line.center().y() - _PIN / 2)), picture)
 
 
 def _paint_segment(canvas: Canvas, place: Place, selection: Selection | None) -> None:

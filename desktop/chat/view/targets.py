@@ -23,7 +23,7 @@ _TEXTS = {
     "copy": N_("Copy"), "copy_all": N_("Copy with the reasoning"), "raw": N_("Show the source"),
     "meaning": N_("Show it formatted"),
     "thought": N_("Show the reasoning"), "hide_thought": N_("Hide the reasoning"),
-    "again": N_("Answer again"), "edit": N_("Edit"),
+    "again": N_("Answer again"), "edit": N_("Edit"), "pin": N_("Pin in the context"), "unpin": N_("Unpin"),
     "previous": N_("Previous version"), "next": N_("Next version"), "code": N_("Copy code"),
 }  # fmt: skip
 
@@ -107,13 +107,20 @@ def version_targets(layout: ConversationLayout, row: int, x: float) -> list[Targ
 def menu_targets(layout: ConversationLayout, row: int) -> list[Target]:
     """Returns what only the menu of a message offers."""
     item = layout.items[row]
+    pinning = [Target(name, row, QRectF(), text=action_text(name)) for name in _pin_names(item.item)]
     if item.item.role is not Role.ASSISTANT or not item.item.text:
-        return []
+        return pinning
     names = ["copy_all", "hide_thought" if item.thought_shown else "thought"] if item.item.reasoning else []
     if item.raw:
         names = [name for name in names if name == "copy_all"]
     names.append("meaning" if item.raw else "raw")
-    return [Target(name, row, QRectF(), text=action_text(name)) for name in names]
+    return [*pinning, *(Target(name, row, QRectF(), text=action_text(name)) for name in names)]
+
+
+def _pin_names(item: ChatItem) -> list[str]:
+    if item.pinned:
+        return ["unpin"]
+    return ["pin"] if item.text and item.state is not ItemState.STREAMING else []
 
 
 def thought_targets(layout: ConversationLayout, row: int) -> list[Target]:

@@ -8,11 +8,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pytestqt.qtbot import QtBot
 
 import scripted_engine
-from desktop.chat.conversation import conversation, title_from, usage_texts
+from desktop.chat.conversation import asked, ranges, title_from, usage_texts
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
 from desktop.engine_client import EngineClient, EngineState
@@ -574,7 +575,17 @@ def record(role: Role, text: str) -> MessageRecord:
 
 def test_questions_without_an_answer_become_one_turn() -> None:
     branch = [record(Role.USER, "a"), record(Role.ASSISTANT, ""), record(Role.USER, "b"), record(Role.ASSISTANT, "c")]
-    assert conversation("  ", branch) == (Message(Role.USER, "a\n\nb"), Message(Role.ASSISTANT, "c"))
+    found = asked("  ", branch)
+    assert found.messages == (Message(Role.USER, "a\n\nb"), Message(Role.ASSISTANT, "c"))
+    assert found.sources == ((0, 2), (3,))
+
+
+def test_what_is_asked_is_known_by_its_places_in_the_branch() -> None:
+    branch = [record(Role.USER, "a"), msgspec.structs.replace(record(Role.ASSISTANT, "b"), pinned=True)]
+    found = asked("Be brief.", branch)
+    assert found.pinned == (2,)
+    assert found.places((0, 1, 2)) == (0, 1)
+    assert ranges([7, 2, 3, 4, 9]) == ((2, 5), (7, 8), (9, 10))
 
 
 @pytest.mark.parametrize(

@@ -154,3 +154,48 @@ def test_only_an_ordinary_file_is_replaced(chat: FakeChat, tmp_path: Path):
 def test_quit_leaves(chat: FakeChat):
     chat.run("/QUIT")
     assert chat.finished
+
+
+def test_context_lists_every_message_and_pins_go_to_the_engine(chat: FakeChat, capsys: pytest.CaptureFixture[str]):
+    chat.run("/system Be brief.")
+    chat.say("first \x1b[31mquestion")
+    chat.say("second question")
+    chat.run("/pin 1")
+    capsys.readouterr()
+    chat.run("/context")
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert len(lines) == 7
+    assert "System" in lines[0]
+    assert "pinned" in lines[1]
+    assert "\x1b" not in out
+    assert "of 4,096 tokens" in lines[5]
+    chat.say("third")
+    assert chat.dialogue.engine.requests[-1].pinned == (1,)  # type: ignore[attr-defined]
+    chat.run("/pin")
+    assert chat.dialogue.pinned == {0, 5}
+    chat.run("/undo")
+    assert chat.dialogue.pinned == {0}
+    chat.run("/unpin")
+    assert not chat.dialogue.pinned
+
+
+def test_a_pin_survives_writing_the_last_answer_anew(chat: FakeChat):
+    chat.say("a question")
+    chat.run("/pin 2")
+    chat.retry()
+    assert chat.dialogue.pinned == {1}
+    chat.run("/new")
+    assert not chat.dialogue.pinned
+
+
+@pytest.mark.parametrize("line", ["/pin 3", "/pin x", "/pin 0", "/unpin 1"])
+def test_numbers_of_no_message_are_refused(chat: FakeChat, line: str):
+    chat.say("a question")
+    with pytest.raises(CommandProblem):
+        chat.run(line)
+
+
+def test_nothing_can_be_pinned_before_anything_is_said(chat: FakeChat):
+    with pytest.raises(CommandProblem):
+        chat.run("/pin")

@@ -342,6 +342,22 @@ def test_a_newer_file_is_refused_and_left_as_it_is(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_pinned_message_stays_pinned_and_other_versions_are_not(path: Path) -> None:
+    with closing(opened(path)) as database:
+        chat(database)
+        say(database, "q", "Remember this.")
+        say(database, "a", "I will.", parent="q", role=Role.ASSISTANT)
+        database.pin_messages(["q", "gone"], True)
+    with closing(opened(path)) as database:
+        found = database.open_chat("chat")
+        assert found is not None
+        assert [message.pinned for message in found.messages] == [True, False]
+        database.pin_messages(["q"], False)
+        found = database.open_chat("chat")
+        assert found is not None
+        assert not any(message.pinned for message in found.messages)
+
+
 def test_a_migration_keeps_a_copy_of_the_file_as_it_was(path: Path) -> None:
     with closing(opened(path)) as database:
         chat(database)

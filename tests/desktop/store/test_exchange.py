@@ -24,7 +24,7 @@ BRANCHED = OpenChat(
     messages=(
         message("q", None, Role.USER, "Why is the sky blue?"),
         message("a", "q", Role.ASSISTANT, "First answer", model="Tiny"),
-        message("b", "q", Role.ASSISTANT, "Second `answer` <think>", model="Tiny"),
+        message("b", "q", Role.ASSISTANT, "Second `answer` <think>", model="Tiny", pinned=True),
     ),
 )  # fmt: skip
 
@@ -48,6 +48,7 @@ def test_json_brings_every_branch_back_under_new_ids(tmp_path: Path) -> None:
     assert found is not None
     assert whole is not None
     assert [item.content for item in found.messages] == ["Why is the sky blue?", "Second `answer` <think>"]
+    assert [item.pinned for item in found.messages] == [False, True]
     assert len(whole.messages) == 3
     assert (found.chat.folder, found.chat.pinned, found.chat.settings) == ("Work", True, {"temperature": 0.2})
     assert found.chat.updated == 2

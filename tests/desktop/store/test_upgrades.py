@@ -84,6 +84,9 @@ def test_what_a_format_brought_is_kept_from_it_on(profile: Path, version: int) -
         receipt = database.receipt("a1")
         assert (msgspec.json.decode(receipt)["seed"] if receipt else None) == (7 if has_receipts else None)
         book = read_notebook(database.connection, "n")
+        found = database.open_chat("long")
+        assert found is not None
+        assert [message.id for message in found.messages if message.pinned] == (["q1"] if version >= 5 else [])
         assert (book.text if book else None) == ("Grain by grain" if has_notebooks else None)
 
 
