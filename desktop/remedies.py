@@ -104,6 +104,7 @@ REMEDIES: dict[str, Remedy] = {
     "engine_bug": _RETRY,
     "engine_check_failed": _MODELS,
     "engine_file_gone": Remedy(Action.LOAD),
+    "engine_card_failed": _setting("devices", LoadParams),
     "engine_not_started": _DIAGNOSTICS,
     "engine_illegal_instruction": _DIAGNOSTICS,
     "engine_library": _DIAGNOSTICS,
