@@ -275,6 +275,7 @@ class MainWindow(QWidget):
         parts.store.problem.connect(self.show_problem)
         parts.store.saving_again.connect(self._note_saving)
         parts.live.write_failed.connect(self._show_write_failure)
+        parts.live.changed.connect(self.composing.context.soon)
         parts.models.status_changed.connect(self._show_status)
         parts.models.trouble.connect(self._show_trouble)
         parts.models.listed.connect(self._show_models)

@@ -26,7 +26,7 @@ from runtime.protocol import ContextMeasured, GenerationRequest
 from runtime.reasoning import joined, separated
 from runtime.reasoning_marks import Marks, all_marks, families_of, opened_by
 from runtime.render import Rendered, TemplateRenderer
-from runtime.text import _
+from runtime.text import _, ngettext
 from runtime.trimming import held_by_pins, leading, left_out, possible_cuts
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class PinnedTooLong(UserError):
     def __init__(self, tokens: int, context_length: int) -> None:
         over = tokens - context_length + 1
         super().__init__(
-            _("The pinned messages no longer fit: {over} tokens too many.").format(over=f"{over:,}"),
+            ngettext("The pinned messages no longer fit: {over} token too many.",
+                     "The pinned messages no longer fit: {over} tokens too many.", over).format(over=f"{over:,}"),
             _("With the system prompt and the last message they take {tokens} tokens, and the context holds {limit}. "
               "Pinned messages stay, each with its question and answer.").format(
                 tokens=f"{tokens:,}", limit=f"{context_length:,}"
