@@ -51,6 +51,7 @@ class Opening:
         """Raises `UserError` where the profile cannot be used."""
         from PySide6.QtWidgets import QApplication
 
+        from desktop.document_application import DocumentApplication
         from desktop.shell import Shell
         from desktop.single_instance import SingleInstance
         from desktop.state_file import StateFile
@@ -58,7 +59,7 @@ class Opening:
         from runtime.places import places
 
         self._path, self.places = path, places()
-        qt = QApplication.instance() or QApplication(sys.argv[:1])
+        qt = QApplication.instance() or DocumentApplication(sys.argv[:1])
         assert isinstance(qt, QApplication)
         self.qt = qt
         self.instance = SingleInstance(self.places.data)
@@ -107,11 +108,19 @@ class Opening:
             yield
             yield from self._made.furnish()
             self.application = self._made
-            self.application.start(self._path)
+            self.application.start(self._opened_so_far() or self._path)
         finally:
             if self.application is None:
                 self.qt.exit(1)
         self.shell.furnished.emit()
+
+    def _opened_so_far(self) -> str:
+        from desktop.document_application import DocumentApplication
+
+        if not isinstance(self.qt, DocumentApplication):
+            return ""
+        self.qt.file_opened.connect(self.instance.raised)
+        return self.qt.take_over()
 
     def _closed_early(self) -> None:
         if self.application is None:

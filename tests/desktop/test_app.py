@@ -328,3 +328,44 @@ def test_without_a_tray_closing_ends_the_process_whatever_the_setting_says(quern
     """)
     code, said, err = finished(start(quern_home, step))
     assert (code, said) == (0, [{"closed": True}]), err
+
+
+def test_a_file_that_macos_opens_with_the_running_window_is_loaded(quern_home: Path) -> None:
+    step = """
+    def step(opening, parts):
+        from PySide6.QtCore import QCoreApplication
+        from PySide6.QtGui import QFileOpenEvent
+
+        opened = []
+        opening.application.window.open_model = opened.append
+        QCoreApplication.sendEvent(opening.qt, QFileOpenEvent("/models/a file.gguf"))
+        say(opened=opened)
+        opening.shell.close()
+    """
+    code, said, err = finished(start(quern_home, step))
+    assert code == 0, err
+    assert said == [{"opened": ["/models/a file.gguf"]}]
+
+
+def test_a_file_that_came_before_the_window_stood_is_the_one_it_starts_with(quern_home: Path) -> None:
+    step = """
+    from PySide6.QtCore import QCoreApplication
+    from PySide6.QtGui import QFileOpenEvent
+
+    QCoreApplication.sendEvent(opening.qt, QFileOpenEvent("/models/early.gguf"))
+    begun = []
+    start_models = application.Application.start
+
+    def started(self, path):
+        begun.append(path)
+        start_models(self, "")
+
+    application.Application.start = started
+
+    def step(opening, parts):
+        say(begun=begun)
+        opening.shell.close()
+    """
+    code, said, err = finished(start(quern_home, step))
+    assert code == 0, err
+    assert said == [{"begun": ["/models/early.gguf"]}]
