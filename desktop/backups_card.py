@@ -20,7 +20,7 @@ from desktop.theme import Space, current_theme
 from runtime.errors import ErrorInfo
 from runtime.text import N_, _, language, ngettext, sentences
 
-_MOST = (640, 520)
+_MOST, _LEAST = (640, 520), 200
 _WHY = {
     BackupKind.FORMAT: N_("before an update changed the format"),
     BackupKind.RESTORE: N_("before another backup was restored"),
@@ -65,7 +65,7 @@ class BackupsCard(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setProperty("kind", "popup")
         self.setAccessibleName(_("Backups"))
-        self._store = store
+        self._store, self._over = store, parent
         self.rows: list[BackupRow] = []
         self.make = Button(_("Back up now"), kind="primary")
         self.open_folder = Button(_("Show the files"), icon="folder")
@@ -112,11 +112,18 @@ class BackupsCard(QFrame):
 
     def open_over(self, window: QWidget) -> None:
         """Shows itself in the middle of a window, as large as there is room."""
-        room = (window.width() - 2 * Space.WIDE, window.height() - 2 * Space.WIDE)
-        self.resize(min(_MOST[0], room[0]), min(_MOST[1], room[1]))
-        self.move(window.mapToGlobal(window.rect().center()) - QPoint(self.width() // 2, self.height() // 2))
+        self._over = window
+        self._take_room()
         self.show()
         self.make.setFocus()
+
+    def _take_room(self) -> None:
+        """Takes the room that its rows need, in the middle of the window."""
+        needed = self.sizeHint().height() + sum(row.sizeHint().height() for row in self.rows)
+        width = min(_MOST[0], self._over.width() - 2 * Space.WIDE)
+        self.resize(width, min(max(needed, _LEAST), _MOST[1], self._over.height() - 2 * Space.WIDE))
+        centre = self._over.mapToGlobal(self._over.rect().center())
+        self.move(centre - QPoint(self.width() // 2, self.height() // 2))
 
     def refresh(self) -> None:
         """Reads the list anew."""
@@ -131,6 +138,7 @@ class BackupsCard(QFrame):
         for place, row in enumerate(self.rows):
             row.chosen.connect(lambda backup=row.backup: self._ask(backup))
             self._column.insertWidget(place, row)
+        self._take_room()
         self.said.set_tone("quiet")
         self.said.setText(
             _("Quern makes one before each change of the format. Restoring replaces all chats and notebooks.")

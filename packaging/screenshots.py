@@ -1,4 +1,4 @@
-"""Pictures of the real window with the starter model: a chat and the other views, two themes, languages and scales.
+"""Pictures of the real window with the starter model: every view, in two themes, languages and scales.
 
     python packaging/screenshots.py                 into build/screenshots; README's picture into packaging/screenshots
     python packaging/screenshots.py --only light-en-150
@@ -32,8 +32,43 @@ CHATS = (
         "Name three things to see there, as a list.",
     ),
 )
+# What a reader meets in answers of larger models, so that it is looked at as well.
+QUESTION = "How far does a thrown ball fly? Derive it, and give me a table and some code."
+ANSWER = r'''<think>
+The range follows from the time of flight. Set the height to zero, solve for $t$, and put it into $x(t)$.
+</think>
+
+Without air, the height of a ball thrown with speed $v$ at an angle $\alpha$ is
+
+$$ y(t) = v t \sin\alpha - \frac{g t^2}{2}, \qquad R = \frac{v^2 \sin 2\alpha}{g} $$
+
+so **45°** is best. At `v = 20 m/s`:
+
+| Angle | Time of flight | Range |
+|------:|---------------:|------:|
+| 30° | 2.0 s | 35.3 m |
+| 45° | 2.9 s | 40.8 m |
+| 60° | 3.5 s | 35.3 m |
+
+```python
+from math import radians, sin
+
+def distance(speed: float, angle: float, g: float = 9.81) -> float:
+    """Returns how far it flies, in metres."""
+    return speed**2 * sin(2 * radians(angle)) / g  # no air
+```
+
+1. Twice the speed, four times the distance.
+2. 30° and 60° reach equally far.
+
+> 空气阻力会让最佳角度略小于 45°。
+
+مع مقاومة الهواء تكون المسافة أقصر.
+'''
+SHOWPIECE = "showpiece"
+TALE = "The old mill stood where the river bends, and every evening the miller"
 ANSWERS = {"temperature": 0.3, "seed": 4, "max_tokens": 160}
-_PATIENCE = 120.0
+_PATIENCE = 300.0
 
 
 def main() -> int:
@@ -122,6 +157,7 @@ class Photographer:
             self._until(lambda: self._parts.items.rowCount() > 0)
             return
         self._parts.live.set_values(SamplingParams, **ANSWERS)
+        self._import_showpiece()
         for questions in CHATS:
             self._parts.session.new_chat()
             for question in questions:
@@ -134,8 +170,10 @@ class Photographer:
         from runtime.params import AppSettings
 
         theme, language, _scale = name.split("-")
+        older, spoken = self._application.window, self._parts.live.app.language
         self._parts.live.set_values(AppSettings, theme=theme, language=language)
-        self._rest(0.2)  # the window is built anew for another language
+        self._until(lambda: language == spoken or self._application.window is not older)  # it is built anew
+        self._rest(0.3)
         window = self._application.window
         window.show_panel(True)
         self._opening.shell.activateWindow()
@@ -145,16 +183,127 @@ class Photographer:
         window.show_ledger(True)
         self._rest(1.2)  # the engine is asked what each message takes
         self._save(f"{name}-ledger")
-        window.show_panel(True)
+        window.show_ledger(False)
         for page in ("library", "convert"):
             window.pages.turn_to(page)
             self._rest(1.5)  # models are looked for, and the types worked out, beside the window
             self._save(f"{name}-{page}")
-        window.pages.turn_to("chat")
-        palette = window.open_palette()
+        self._notebook(name, window)
+        self._reading(name, window)
+        self._settings(name, window)
+        self._cards(name, window)
+        self._beginning(name, window)
+
+    def _notebook(self, name: str, window: Any) -> None:
+        books = self._parts.notebooks
+        window.pages.turn_to("notebook")
+        self._until(lambda: window.pages.notebook.isVisible())
         self._rest(0.5)
-        self._save(f"{name}-palette", palette)  # a window of its own
-        palette.close()
+        if not books.current.length:
+            self._parts.live.set_values(self._sampling, **{**ANSWERS, "max_tokens": 90})
+            window.pages.notebook.edit.insertPlainText(TALE)
+            window.pages.notebook.go_on()
+            self._until(lambda: not books.busy)
+            for setting in ANSWERS:
+                self._parts.live.reset(self._sampling, setting)
+        self._rest(1.0)
+        self._save(f"{name}-notebook")
+
+    def _reading(self, name: str, window: Any) -> None:
+        """The showpiece: folded and unfolded reasoning, formulas, a table, code; then what is found in it."""
+        open_now = self._parts.session.chat_id
+        window.pages.turn_to("chat")
+        self._parts.session.open(SHOWPIECE)
+        self._rest(1.2)
+        window.view.verticalScrollBar().setValue(0)
+        self._rest(0.3)
+        self._save(f"{name}-reading")
+        window.find_in_chat.open()
+        window.find_in_chat.bar.field.setText("45")
+        self._rest(0.6)
+        self._save(f"{name}-find")
+        window.find_in_chat.close()
+        self._parts.session.open(open_now)
+        self._rest(0.5)
+
+    def _settings(self, name: str, window: Any) -> None:
+        window.show_panel(True)
+        panel = window.panel
+        for title in ("Creativity", "Chat template", "Expert sampling", "Model"):
+            panel.section(title).set_open(True)
+        panel.section("Model").toggle_all()
+        self._rest(0.8)
+        bar = panel.findChild(self._scroll_area, "panelScroll").verticalScrollBar()
+        for number in range(1, 4):
+            bar.setValue(bar.maximum() * number // 3)
+            self._rest(0.3)
+            self._save(f"{name}-settings-{number}")
+        panel.section("Model").toggle_all()
+        for title in ("Creativity", "Chat template", "Expert sampling", "Model"):
+            panel.section(title).set_open(False)
+        window.show_panel(False)
+
+    def _cards(self, name: str, window: Any) -> None:
+        """What lies over the window; each is a window of its own."""
+        cards = {
+            "palette": window.open_palette, "receipts": window.show_receipts, "diagnostics": window.show_diagnostics,
+            "backups": window.show_backups,
+        }  # fmt: skip
+        for card, opened in cards.items():
+            shown = opened()
+            self._rest(0.8)
+            self._save(f"{name}-{card}", shown)
+            shown.close()
+        for action, kind in (("models", "ModelPicker"), ("shortcuts", "ShortcutsCard")):
+            window.actions_by_name[action].trigger()
+            self._rest(0.6)
+            shown = next(each for each in self._opening.qt.topLevelWidgets()
+                         if type(each).__name__ == kind and each.isVisible())  # fmt: skip
+            self._save(f"{name}-{action}", shown)
+            shown.close()
+
+    def _beginning(self, name: str, window: Any) -> None:
+        """A new chat, and an error above it."""
+        from runtime.errors import ErrorInfo
+
+        chat = self._parts.session.chat_id
+        window.new_chat()
+        self._rest(0.5)
+        self._save(f"{name}-new")
+        error = ErrorInfo(title="“Large-70B.Q8_0”: 75 GB > 12 GB", message="A sentence, and its cause.",
+                          hint="What helps.", details="2026-01-01 12:00 error")  # fmt: skip
+        window.notice.show_error(error, action="OK")
+        self._rest(0.4)
+        self._save(f"{name}-error")
+        window.notice.dismiss()
+        self._parts.session.open(chat)
+        self._rest(0.4)
+
+    def _import_showpiece(self) -> None:
+        from desktop.store.records import ChatRecord, MessageRecord, OpenChat, now
+        from runtime.messages import Role
+
+        texts = ((Role.USER, QUESTION), (Role.ASSISTANT, ANSWER))
+        messages = [
+            MessageRecord(id=f"{SHOWPIECE}{number}", chat_id=SHOWPIECE, role=role, content=text, created=now(),
+                          parent_id=f"{SHOWPIECE}{number - 1}" if number else None, model="SmolLM2 135M Instruct")
+            for number, (role, text) in enumerate(texts)
+        ]  # fmt: skip
+        chat = ChatRecord(id=SHOWPIECE, title="How far a ball flies", created=now() - 100_000,
+                          updated=now() - 100_000, leaf=messages[-1].id)  # fmt: skip
+        self._parts.store.import_chat(OpenChat(chat=chat, messages=tuple(messages)))
+
+    @property
+    def _sampling(self) -> Any:
+        from runtime.params import SamplingParams
+
+        return SamplingParams
+
+    @property
+    def _scroll_area(self) -> Any:
+        from PySide6.QtWidgets import QScrollArea
+
+        return QScrollArea
 
     def _save(self, name: str, widget: Any = None) -> None:
         (widget or self._opening.shell).grab().save(str(self._out / f"{name}.png"))

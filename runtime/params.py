@@ -380,7 +380,7 @@ class LoadParams(SettingsGroup, frozen=True):
                     "inside the model. Automatic takes llama.cpp wherever it can."),
             section=_MODEL, applies=Applies.RELOAD,
             labels={
-                "auto": N_("automatic"), "llama": N_("fast (llama.cpp)"), "native": N_("open to view (Quern's own)"),
+                "auto": N_("automatic"), "llama": N_("fast (llama.cpp)"), "native": N_("open (Quern's own)"),
             },
         ),
     ] = "auto"
@@ -397,7 +397,8 @@ class LoadParams(SettingsGroup, frozen=True):
         tuple[str, ...],
         Setting(
             title=N_("LoRA adapters"),
-            help=N_("Files with changes to the model's weights (GGUF); =0.5 after a path takes half of its changes."),
+            help=N_("Files with changes to the model's weights (GGUF). A factor of 0.5 takes half of one's changes; "
+                    "where a path is typed, it follows as =0.5."),
             section=_MODEL, applies=Applies.RELOAD, advanced=True, paths=True, widget="adapters",
         ),
     ] = ()

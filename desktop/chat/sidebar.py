@@ -152,6 +152,7 @@ class Sidebar(QWidget):
         self.setObjectName("sidebar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._store, self._current = store, ""
+        self._elsewhere = False  # whether another page than a chat is open
         self.model = ChatListModel(self)
         self.list = ChatListView()
         self.list.setModel(self.model)
@@ -204,8 +205,10 @@ class Sidebar(QWidget):
 
     def mark_page(self, page: str) -> None:
         """Shows which page is open: "notebook", "library", "convert" or another."""
+        self._elsewhere = page in self._buttons
         for name, button in self._buttons.items():
             button.setChecked(page == name)
+        self._mark()
 
     def _connect(self) -> None:
         self.new_button.clicked.connect(self.new_requested)
@@ -254,7 +257,7 @@ class Sidebar(QWidget):
         self._mark()
 
     def _mark(self) -> None:
-        index = self.model.index_of(self._current)
+        index = self.model.index_of("" if self._elsewhere else self._current)
         if index.isValid() and self.list.currentIndex().row() != index.row():
             self.list.setCurrentIndex(index)
         elif not index.isValid():
