@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+BRIEFLY = 2_000  # of GNU's iterations: a tenth of a millisecond
+BETWEEN_PRODUCTS = 20_000  # a millisecond: longer than torch needs from one product of matrices to the next
 
-def bound_spinning(environment: Any = os.environ) -> None:
+
+def bound_spinning(environment: Any = os.environ, *, iterations: int = BRIEFLY) -> None:
     """Limits how long idle OpenMP threads spin; must run before any OpenMP library is loaded.
 
     Unbounded, two threads beside two busy processes on two cores fall to a hundredth of their speed. A value that the
     person has set stays.
     """
-    environment.setdefault("GOMP_SPINCOUNT", "2000")  # GNU: iterations
+    environment.setdefault("GOMP_SPINCOUNT", str(iterations))
     environment.setdefault("KMP_BLOCKTIME", "1")  # LLVM and Intel: milliseconds

@@ -39,9 +39,11 @@ from runtime.llama import library  # noqa: E402
 from runtime.messages import Message, Role  # noqa: E402
 from runtime.params import LoadParams, SamplingParams  # noqa: E402
 from runtime.protocol import Finished, GenerationRequest, TextDelta, Usage  # noqa: E402
-from runtime.spinning import bound_spinning  # noqa: E402
+from runtime.spinning import BRIEFLY, bound_spinning  # noqa: E402
 
 Measure = Callable[[], tuple[float, float]]
+
+_GIVEN = dict(os.environ)  # before any engine that is loaded here adds to it
 
 _HIGH_LEVEL = """
 import json, sys, time
@@ -68,10 +70,10 @@ for line in sys.stdin:
 """
 
 
-def environment() -> dict[str, str]:
+def environment(iterations: int = BRIEFLY) -> dict[str, str]:
     """Returns the environment that all three share."""
-    shared = {**os.environ, "LD_LIBRARY_PATH": str(library.library_folder()), "PYTHONPATH": str(ROOT)}
-    bound_spinning(shared)
+    shared = {**_GIVEN, "LD_LIBRARY_PATH": str(library.library_folder()), "PYTHONPATH": str(ROOT)}
+    bound_spinning(shared, iterations=iterations)
     return shared
 
 

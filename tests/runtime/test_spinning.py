@@ -1,0 +1,34 @@
+"""Idle threads spin for a bounded time: as briefly as can be, or long enough for torch's next product."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from runtime.spinning import BETWEEN_PRODUCTS, bound_spinning
+
+
+def test_the_persons_own_value_stays() -> None:
+    environment = {"GOMP_SPINCOUNT": "5"}
+
+    bound_spinning(environment)
+
+    assert environment == {"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, str(BETWEEN_PRODUCTS)), ({"GOMP_SPINCOUNT": "5"}, "5")])
+def test_our_own_engine_bounds_spinning_before_torch_is_there(given: dict[str, str], expected: str) -> None:
+    code = """
+import os, sys
+import runtime.native
+assert "torch" not in sys.modules
+print(os.environ["GOMP_SPINCOUNT"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"} | given
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout.strip() == expected
