@@ -16,8 +16,9 @@ def in_new_process(code: str, **environment: str) -> str:
     """Runs code in a fresh interpreter and returns what it printed."""
     import os
 
+    inherited = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=inherited | environment
     )
     return done.stdout.strip()
 
