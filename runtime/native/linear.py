@@ -27,13 +27,6 @@ def project(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
-def product_with(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """Returns a function of one vector, (inputs) → (outputs), that gives what `project` gives."""
-    if not weight.is_cpu or weight.dtype not in _BY_VECTOR:
-        return lambda x: F.linear(x.view(1, 1, -1), weight, bias).view(-1)
-    return partial(torch.mv, weight) if bias is None else partial(torch.addmv, bias, weight)
-
-
 class Linear(nn.Linear):
     """x Wᵀ + b."""
 
@@ -42,6 +35,13 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return project(x, self.weight, self.bias)
+
+    def product(self) -> Callable[[Tensor], Tensor]:
+        """Returns a function of one vector, (inputs) → (outputs), that gives what the layer gives."""
+        weight, bias = self.weight, self.bias
+        if not weight.is_cpu or weight.dtype not in _BY_VECTOR:
+            return lambda x: project(x.view(1, 1, -1), weight, bias).view(-1)
+        return partial(torch.mv, weight) if bias is None else partial(torch.addmv, bias, weight)
 
 
 class FusedLinear(Linear):

@@ -10,7 +10,7 @@ x (C), and its weights are looked up once:
     x = x + W_down (act(W_gate n) * W_up n)
 
 `block`, `attention` and `feed_forward` say the same for many positions and are to be read first; a test holds both
-equal to the last bit, in every family. What is not plain (experts, quantized matrices, adapters) is called as it is.
+equal to the last bit, in every family. What is not plain (experts, adapters) is called as it is.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from torch.nn import functional as F
 from runtime.native.attention import Attention
 from runtime.native.block import Block, Residual
 from runtime.native.feed_forward import FeedForward
-from runtime.native.linear import Linear, product_with
+from runtime.native.linear import Linear
 from runtime.native.norm import RMSNorm, rms_norm_of_one
 from runtime.native.positions import CosSin, rotate
+from runtime.native.quantized import Int4Linear, Int8Linear
 from runtime.native.step import Cache
 from runtime.native.transformer import Transformer
 
@@ -144,9 +145,9 @@ def _feed_forward(ffn: nn.Module) -> Part:
 
 
 def _product(module: nn.Module) -> Map:
-    """Returns x ↦ W x + b."""
-    if isinstance(module, Linear) and not module._forward_hooks:
-        return product_with(module.weight, module.bias)
+    """Returns x ↦ W x + b, and what an adapter adds to it."""
+    if isinstance(module, Linear | Int8Linear | Int4Linear) and not module._forward_hooks:
+        return module.product()
     return module
 
 

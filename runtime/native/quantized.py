@@ -11,7 +11,7 @@ quicker. Knows no family: it takes the place of any `Linear` in a model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Literal, TypeVar
 
@@ -83,6 +83,18 @@ class Int8Linear(nn.Module):
             y = F.linear(rows, self.codes.to(x.dtype)) * self.scales.to(x.dtype)
         return _shaped(y, x, self.bias)
 
+    def product(self) -> Callable[[Tensor], Tensor]:
+        """Returns a function of one vector, (K) → (N), that gives what the layer gives."""
+        codes, scales, bias = self.codes, self.scales, self.bias
+        if not codes.is_cpu or codes.shape[1] % _LANES:
+            return self
+
+        def multiply(x: Tensor) -> Tensor:
+            y = torch._weight_int8pack_mm(x.to(torch.bfloat16).unsqueeze(0), codes, scales).squeeze(0).to(x.dtype)
+            return y if bias is None else y + bias
+
+        return multiply
+
     def rows(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
         """Returns the weights (..., K) of some outputs (...): an embedding that shares its matrix with the head."""
         return self.codes[ids].to(dtype) * self.scales[ids].to(dtype)[..., None]
@@ -122,6 +134,19 @@ class Int4Linear(nn.Module):
         else:
             y = F.linear(rows, self.dequantized(x.dtype))
         return _shaped(y, x, self.bias)
+
+    def product(self) -> Callable[[Tensor], Tensor]:
+        """Returns a function of one vector, (K) → (N), that gives what the layer gives."""
+        packed, group, scales_and_zeros, bias = self.packed, self.group, self.scales_and_zeros, self.bias
+        if not packed.is_cpu:
+            return self
+
+        def multiply(x: Tensor) -> Tensor:
+            row = x.to(torch.bfloat16).unsqueeze(0)
+            y = torch._weight_int4pack_mm_for_cpu(row, packed, group, scales_and_zeros).squeeze(0).to(x.dtype)
+            return y if bias is None else y + bias
+
+        return multiply
 
     def dequantized(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """Returns the weights (N, K)."""

@@ -60,9 +60,10 @@ def test_every_family_gives_what_its_modules_give(name: str, dtype: str) -> None
     assert not any(torch.equal(one, other) for (one, _), (other, _) in pairwise(logits))
 
 
+@pytest.mark.parametrize("size", [16, 64])  # one that the packed kernels do not take, one that they do
 @pytest.mark.parametrize("dtype", ["f16", "int8", "int4"])
-def test_other_number_formats_give_what_the_modules_give(dtype: str) -> None:
-    model = load_model(tiny_checkpoint(), dtype=dtype)
+def test_other_number_formats_give_what_the_modules_give(dtype: str, size: int) -> None:
+    model = load_model(tiny_checkpoint(hidden_size=size, intermediate_size=2 * size), dtype=dtype)
 
     assert all(torch.equal(ours, theirs) for ours, theirs in both_ways(model, "f16" if dtype == "f16" else "bf16"))
 
