@@ -36,7 +36,7 @@ def _tell_plan(planned: Any) -> None:
         (_("Architecture"), planned.architecture),
         (_("Tokenizer"), planned.tokenizer),
         (_("Chat template"), _("yes") if planned.chat_template else _("none")),
-        (_("Tensors"), _("{count}: {types}").format(count=planned.n_tensors, types=types)),
+        (_("Tensors"), _("{count} ({types})").format(count=planned.n_tensors, types=types)),
         (_("Disk"), _free_words(planned.disk_needed, planned.disk_free)),
         (_("Memory"), _free_words(planned.memory_needed, planned.memory_free)),
     )  # fmt: skip

@@ -32,6 +32,8 @@ from runtime.llama.library import load_library  # noqa: E402
 from runtime.tokenizer import FolderTokenizer  # noqa: E402
 from tiny_tokenizers import write_tokenizer  # noqa: E402
 
+WIDTH, INNER = 2048, 8192  # of the generated model
+LARGEST = 2 * WIDTH * INNER  # bytes of its largest tensor
 TYPES = {"F16": 1, "Q8_0": 7, "Q4_K_M": 15}
 
 
@@ -108,7 +110,7 @@ def show(title: str, found: dict[str, list[tuple[float, float]]], base: str) -> 
 def generated(folder: Path, gigabytes: float) -> Path:
     """Writes a Llama-type folder of so many gigabytes, in F16, with a tokenizer of its own."""
     write_tokenizer(folder, "byte-level")
-    n_rows, width, inner = FolderTokenizer(folder).size, 2048, 8192
+    n_rows, width, inner = FolderTokenizer(folder).size, WIDTH, INNER
     layers = max(1, round(gigabytes * 1e9 / 2 / (4 * width * width + 3 * width * inner)))
     config = {"model_type": "llama", "vocab_size": n_rows, "hidden_size": width, "intermediate_size": inner,
               "num_hidden_layers": layers, "num_attention_heads": 16, "num_key_value_heads": 16,
@@ -129,6 +131,26 @@ def generated(folder: Path, gigabytes: float) -> Path:
     return folder
 
 
+def against_copying(scratch: Path, gigabytes: float, rounds: int) -> None:
+    """Shows the speed beside copying's, and the memory beside what a model of one layer takes."""
+    folder, small, target = scratch / "model", scratch / "small", scratch / "out.gguf"
+    for place, size in ((folder, gigabytes), (small, 0.0)):
+        maker = get_context("spawn").Process(target=generated, args=(place, size))
+        maker.start()  # a process's own memory would count for its children
+        maker.join()
+    weights = folder / "model.safetensors"
+    shutil.copyfile(weights, target)  # both ways find the source in memory
+    target.unlink()
+    ((_seconds, least),) = ours(small, target, "F16")
+    target.unlink()
+    ways = {"quern": lambda: ours(folder, target, "F16"), "copying": lambda: copied(weights, target, "F16")}
+    found = alternate(ways, rounds, target)
+    show("F16", found, "copying")
+    most = statistics.median(memory for _time, memory in found["quern"])
+    sys.stdout.write(f"memory: {most:.0f} MB; for one layer {least:.0f} MB, and the largest tensor has "
+                     f"{LARGEST / 1e6:.0f} MB\n")  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
@@ -144,15 +166,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "out.gguf"
         if given.generated:
-            folder = Path(scratch) / "model"
-            maker = get_context("spawn").Process(target=generated, args=(folder, given.generated))
-            maker.start()  # a process's own memory would count for its children
-            maker.join()
-            weights = folder / "model.safetensors"
-            shutil.copyfile(weights, target)  # both ways find the source in memory
-            target.unlink()
-            ways = {"quern": lambda: ours(folder, target, "F16"), "copying": lambda: copied(weights, target, "F16")}
-            show("F16", alternate(ways, given.r, target), "copying")
+            against_copying(Path(scratch), given.generated, given.r)
             return
         for kind in given.types:
             ways = {
