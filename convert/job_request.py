@@ -8,7 +8,7 @@ import msgspec
 
 
 class ConvertRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Paths are spelled as `runtime.places.spelled_path` does. A dry run may name several recipes, a plan for each."""
+    """Paths are spelled as `runtime.places.spelled_path` does. A dry run may name several recipes."""
 
     source: str
     target: str

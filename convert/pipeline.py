@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from convert.measuring import Measured, MeasureProgress, MeasureRequest
 from convert.merging import open_source
 from convert.options import ConvertOptions
 from convert.phases import run_phase
-from convert.plan import Plan
+from convert.plan import Plan, replanned
 from convert.planning import plan_of
 from convert.preflight import Planned, described, described_folder, described_tensors, sources_of, wants_card
 from convert.recipes import UnknownRecipe, recipe_named
@@ -91,6 +91,26 @@ def convert(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
         if not options.dry_run:
             require_room(options.target.parent, planned.disk_needed)
             yield from _Conversion(options, checkpoint, plan, importance, stop).run(targets)
+
+
+def previews(options: ConvertOptions, recipes: Sequence[str], stop: StopFlag) -> Iterator[ConvertEvent]:
+    """Yields the `Planned` of each type. What does not depend on the type is read and proved once; nothing is written.
+
+    Raises what `convert` raises.
+    """
+    wanted = [required(msgspec.structs.replace(options, recipe=recipe, dry_run=True)) for recipe in recipes]
+    first = wanted[0]
+    if is_adapter(first.source) or first.target.suffix.lower() != ".gguf":
+        for each in wanted:
+            yield from convert(each, stop)
+        return
+    with open_source(first, threads=threads_of(first)) as checkpoint:
+        require_target(first.target, sources=sources_of(first, checkpoint), replace=True)
+        plan = plan_of(checkpoint, first)
+        for each in wanted:
+            if stop.is_set():
+                raise ConversionStopped
+            yield described(replanned(plan, each), each, checkpoint)
 
 
 def _to_folder(checkpoint: Checkpoint, options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:

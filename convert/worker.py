@@ -33,9 +33,8 @@ _LEAVE_AFTER = 2.5  # seconds between the end of stdin and the end of the proces
 def events(request: ConvertRequest, stop: StopFlag) -> Iterator[dict[str, Any]]:
     """Yields everything that happens as plain objects: each has an `event`, the last one is `done` or `failed`."""
     try:
-        for recipe in request.recipes:
-            for event in _events_of(request, recipe, stop):
-                yield {"event": _WORD_BREAK.sub("_", type(event).__name__).lower(), **msgspec.to_builtins(event)}
+        for event in _events_of(request, stop):
+            yield {"event": _WORD_BREAK.sub("_", type(event).__name__).lower(), **msgspec.to_builtins(event)}
         yield {"event": "done"}
     except UserError as error:
         yield _failed(error.info)
@@ -45,18 +44,18 @@ def events(request: ConvertRequest, stop: StopFlag) -> Iterator[dict[str, Any]]:
         yield _failed(_our_bug(traceback.format_exc()))
 
 
-def _events_of(request: ConvertRequest, recipe: str, stop: StopFlag) -> Iterator[msgspec.Struct]:
+def _events_of(request: ConvertRequest, stop: StopFlag) -> Iterator[msgspec.Struct]:
     from convert.options import ConvertOptions
-    from convert.pipeline import convert
+    from convert.pipeline import convert, previews
 
     target = path_of(request.target)
     if not request.dry_run and target.parent == places().models:
         make_folder(target.parent)  # Quern's own folder is there when it is needed
     options = ConvertOptions(
-        source=path_of(request.source), target=target, recipe=recipe, agreed=request.agreed,
+        source=path_of(request.source), target=target, recipe=request.recipes[0], agreed=request.agreed,
         dry_run=request.dry_run, verify=request.verify, card=request.card,
     )  # fmt: skip
-    yield from convert(options, stop)
+    yield from previews(options, request.recipes, stop) if request.dry_run else convert(options, stop)
 
 
 def _failed(error: ErrorInfo) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from tiny_gguf import write_tiny
 from tiny_tokenizers import write_tokenizer
 from vocabularies import PUBLISHED, TESTED, published_cases
 
-_QUICK = ("gpt-2", "llama-spm", "phi-3", "deepseek-coder", "bert-bge")  # `make acceptance` takes all
+_QUICK = ("gpt-2", "llama-spm", "phi-3", "deepseek-coder", "deepseek-llm", "bert-bge")  # `make acceptance` takes all
 
 
 @pytest.fixture
