@@ -35,6 +35,32 @@ def fp8(name: str, weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
     return {f"{name}.weight": packed, f"{name}.weight_scale_inv": scales}, packed.float() * spread
 
 
+def fp8_whole(name: str, weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
+    """Returns a matrix in 8 bits with one scale for all of it, and one for activations that nobody here needs."""
+    scale = weight.abs().max() / 448
+    packed = (weight / scale).to(_F8)
+    scales = {f"{name}.weight_scale": scale.reshape(1), f"{name}.input_scale": torch.tensor([0.5])}
+    return {f"{name}.weight": packed, **scales}, packed.float() * scale
+
+
+def awq(name: str, weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
+    """Returns a matrix in 4 bits with a scale and a zero for each 16 inputs of an output, and what it stands for."""
+    inputs = weight.T.contiguous()  # (inputs, outputs)
+    groups = inputs.reshape(-1, 16, inputs.shape[1])
+    scales = (groups.amax(1) - groups.amin(1)) / 15
+    zeros = (-groups.amin(1) / scales).round().clamp(0, 15).int()
+    spread, centre = scales.repeat_interleave(16, 0), zeros.repeat_interleave(16, 0)
+    codes = ((inputs / spread).round().int() + centre).clamp(0, 15)
+    stored = {f"{name}.qweight": _awq_words(codes), f"{name}.qzeros": _awq_words(zeros), f"{name}.scales": scales}
+    return stored, ((codes - centre) * spread).T.contiguous()
+
+
+def _awq_words(codes: torch.Tensor) -> torch.Tensor:
+    """Packs eight outputs in a word, in the order 0, 2, 4, 6, 1, 3, 5, 7."""
+    ordered = codes.long().reshape(len(codes), -1, 8)[:, :, [0, 2, 4, 6, 1, 3, 5, 7]]
+    return (ordered << (4 * torch.arange(8))).sum(2).to(torch.int32)
+
+
 def gptq(name: str, weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
     """Returns a matrix in 4 bits, one scale for each 16 inputs of an output, and what it stands for."""
     inputs = weight.T.contiguous()
@@ -49,6 +75,8 @@ def gptq(name: str, weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
 
 METHODS = {
     "fp8": (fp8, {"quant_method": "fp8", "weight_block_size": [16, 16]}),
+    "fp8 as a whole": (fp8_whole, {"quant_method": "fp8", "activation_scheme": "static"}),
+    "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": 16, "version": "gemm"}),
     "gptq": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 16, "sym": True}),
 }
 
@@ -91,5 +119,6 @@ def test_packed_weights_become_what_they_stand_for(method: str, model: Path, tmp
     np.testing.assert_allclose(
         llama_logits(tmp_path / "model.gguf", IDS), llama_logits(tmp_path / "twin.gguf", IDS), atol=1e-3
     )
-    assert any(f"packed already ({method})" in note for note in notes["model"])
+    assert np.abs(llama_logits(tmp_path / "twin.gguf", IDS)).max() > 0.1
+    assert any(f"packed already ({said['quant_method']})" in note for note in notes["model"])
     assert not any("packed" in note for note in notes["twin"])
