@@ -13,6 +13,7 @@ from convert.tensors import F32, Product
 from convert.values import require_numbers, require_stored_numbers
 from runtime import ggml
 
+_SLOW_NUMBERS = 1 << 16  # of an IQ type, for each thread at once: IQ1_S takes 8 seconds for a million
 _PASSED_BYTES = 1 << 25  # of a tensor that is taken over as it is, at once
 
 
@@ -32,8 +33,15 @@ def packed(choice: Choice, product: Product, *, importance: F32 | None, threads:
     rows_done, rows_per_expert = 0, choice.tensor.shape[-2] if len(choice.tensor.shape) > 1 else 1
     for block in product.blocks():
         weights = _weights_for(importance, rows_done // rows_per_expert)
-        yield _pack(block, choice, weights, threads).data.cast("B")
+        for part in _pieces(block, choice.type, threads):
+            yield _pack(part, choice, weights, threads).data.cast("B")
         rows_done += len(block)
+
+
+def _pieces(block: F32, kind: str, threads: int) -> Iterator[F32]:
+    """Cuts a block so that packing a piece takes no longer than a person waits after having said stop."""
+    step = max(1, _SLOW_NUMBERS * threads // block.shape[1]) if kind.startswith("IQ") else len(block)
+    yield from (block[start : start + step] for start in range(0, len(block), step))
 
 
 def _weights_for(importance: F32 | None, expert: int) -> F32 | None:

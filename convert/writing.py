@@ -54,7 +54,7 @@ def write(plan: Plan, files: SafeFiles, stop: StopFlag, *, threads: int) -> Iter
     Raises `ConversionStopped`, `NotNumbers`, `WrongNumbers` and `NotWritten`.
     """
     done = 0
-    with _Behind() as behind, closing(_packed(plan, threads)) as ready:
+    with _Behind() as behind, closing(_packed(plan, stop, threads)) as ready:
         for number, part in enumerate(plan.layouts):
             for piece, tensor in _pieces(part, ready, behind):
                 if stop.is_set():
@@ -77,13 +77,13 @@ class _Ready(NamedTuple):
     pieces: Iterable[memoryview]
 
 
-def _packed(plan: Plan, threads: int) -> Generator[_Ready, None, None]:
+def _packed(plan: Plan, stop: StopFlag, threads: int) -> Generator[_Ready, None, None]:
     """Yields the tensors in order. Small ones are packed side by side ahead of their turn."""
     waiting: deque[tuple[Choice, Product, Future[list[memoryview]] | None]] = deque()
     pool = ThreadPoolExecutor(threads, "pack")
     try:
         for choice, product in zip(plan.choices, plan.products, strict=True):
-            ahead = pool.submit(_whole, plan, choice, product) if _is_small(choice) else None
+            ahead = pool.submit(_whole, plan, choice, product, stop) if _is_small(choice) else None
             waiting.append((choice, product, ahead))
             if len(waiting) > threads + 1:
                 yield _ready(plan, *waiting.popleft(), threads)
@@ -93,8 +93,14 @@ def _packed(plan: Plan, threads: int) -> Generator[_Ready, None, None]:
         pool.shutdown(cancel_futures=True)
 
 
-def _whole(plan: Plan, choice: Choice, product: Product) -> list[memoryview]:
-    return list(packed(choice, product, importance=plan.weights_of(choice), threads=1))
+def _whole(plan: Plan, choice: Choice, product: Product, stop: StopFlag) -> list[memoryview]:
+    """Returns a tensor's bytes. Raises `ConversionStopped`."""
+    pieces = []
+    for piece in packed(choice, product, importance=plan.weights_of(choice), threads=1):
+        if stop.is_set():
+            raise ConversionStopped
+        pieces.append(piece)
+    return pieces
 
 
 def _ready(

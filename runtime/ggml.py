@@ -151,7 +151,7 @@ def quantize(values: F32, name: str, *, importance: F32 | None = None, threads: 
             _check_range(values[start:stop], kind, limit)
         chunk(number, source, target, start * n_per_row, stop - start, n_per_row, weights)
 
-    _in_blocks(run, rows, max(1, _BLOCK // n_per_row), threads)
+    _in_blocks(run, rows, max(1, min(_BLOCK // n_per_row, -(-rows // max(threads, 1)))), threads)
     return packed
 
 
