@@ -17,7 +17,7 @@ from shiboken6 import isValid
 
 from desktop.actions import make_actions
 from desktop.chat.composing import ComposingArea
-from desktop.chat.drop_veil import DropVeil, dropped_model
+from desktop.chat.drop_veil import DropVeil, dropped_model, dropped_texts, offer_of
 from desktop.chat.empty_state import EmptyState
 from desktop.chat.exchange import ChatExchange
 from desktop.chat.find_in_chat import FindInChat
@@ -234,6 +234,8 @@ class MainWindow(QWidget):
         self.pages.turned.connect(self.sidebar.mark_page)
         self.pages.turned.connect(self.header.follow_page)
         self.pages.notebook_made.connect(self._join_notebook)
+        self.pages.text_dropped.connect(self.composing.composer.add_chip)
+        self.pages.failed.connect(self.show_problem)
         self.pages.chat_requested.connect(self._chat_with)
         self.sidebar.delete_requested.connect(self._parts.session.delete_chat)
         self.sidebar.rename_requested.connect(self._parts.session.rename_chat)
@@ -724,20 +726,22 @@ class MainWindow(QWidget):
     # --- dropping --------------------------------------------------------------------------------------------------
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        path = dropped_model(event.mimeData())
-        if path is not None:
+        if words := offer_of(event.mimeData()):
             event.acceptProposedAction()
-            self.veil.show_for(path)
+            self.veil.show_for(words)
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.veil.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
         self.veil.hide()
-        path = dropped_model(event.mimeData())
+        path, texts = dropped_model(event.mimeData()), dropped_texts(event.mimeData())
         if path is not None:
             event.acceptProposedAction()
             self.pages.take_dropped(path)
+        elif texts:
+            event.acceptProposedAction()
+            self.pages.take_texts(texts)
 
     # --- remembering -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from desktop.background import Background
+from desktop.chat.text_files import read_text_file
 from desktop.controls.buttons import Words
 from desktop.in_steps import InSteps
 from desktop.library.facts import STARTER
@@ -40,6 +41,8 @@ class Pages(QStackedWidget):
     turned = Signal(str)
     chat_requested = Signal(str)  # path of a model
     notebook_made = Signal(object)  # NotebookPage
+    text_dropped = Signal(str)  # of a file, for the message that is written
+    failed = Signal(object)  # ErrorInfo
 
     def __init__(self, centre: QWidget, talk: QStackedWidget, parts: Parts, parent: QWidget | None = None) -> None:
         """`talk` is part of the `centre` and holds the chat; what a model is talked to on comes beside it."""
@@ -51,6 +54,7 @@ class Pages(QStackedWidget):
         self._openings: dict[str, QWidget] = {}
         self._making: dict[str, Iterator[None]] = {}
         self._background = Background(self)
+        self._background.failed.connect(self.failed)
         self._pending_folder = ""
         self._models: tuple[ModelInfo, ...] = ()
         self.addWidget(centre)
@@ -226,6 +230,19 @@ class Pages(QStackedWidget):
             self.turn_to(LIBRARY)
         else:
             self.chat_requested.emit(str(path))
+
+    def take_texts(self, paths: list[Path]) -> None:
+        """Adds the texts of files to what is written: to the notebook where it is open, else to the message."""
+        if self._page != NOTEBOOK:
+            self.turn_to(CHAT)
+        for path in paths:
+            self._background.run(lambda path=path: read_text_file(path), self._take_text)  # type: ignore[misc]
+
+    def _take_text(self, text: str) -> None:
+        if self._page == NOTEBOOK:
+            self.notebook.edit.paste_text(text)
+        else:
+            self.text_dropped.emit(text)
 
     def add_folder(self, path: str) -> None:
         """Adds a folder to the places where models are looked for."""

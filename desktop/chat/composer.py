@@ -11,7 +11,7 @@ from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QGuiApplication, QInputMethodEvent, QKeyEvent, QKeySequence, QTextOption
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
 
-from desktop.chat.plain_text import cleaned
+from desktop.chat.plain_text import cleaned, one_line
 from desktop.chat.view.style import scaled
 from desktop.controls.buttons import ElidedWords, IconButton, repolish
 from desktop.human import data_size, whole_number
@@ -21,6 +21,7 @@ from runtime.text import _, ngettext
 LONG_PASTE = 8_000
 """Characters from which a paste becomes a chip: laying out one long line costs a second, and nobody reads it there."""
 _MAX_LINES = 10
+_LONGEST_NAME = 200
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
@@ -287,6 +288,9 @@ class Composer(QFrame):
 
 
 def _described(text: str) -> str:
+    first = text.partition("\n")[0]
+    if first.endswith(":") and text.startswith(f"{first}\n\n") and len(first) <= _LONGEST_NAME:  # a dropped file
+        return _("{name}, {size}").format(name=one_line(first[:-1]), size=data_size(len(text.encode())))
     lines = text.count("\n") + 1
     counted = ngettext("{lines} line", "{lines} lines", lines).format(lines=whole_number(lines))
     return _("Pasted text, {lines}, {size}").format(lines=counted, size=data_size(len(text.encode())))

@@ -1,4 +1,4 @@
-"""What lies over the window while a model file is dragged across it. Knows which files may be dropped."""
+"""What lies over the window while files are dragged across it. Knows which ones may be dropped, and reads none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from PySide6.QtWidgets import QWidget
 
 from desktop import fonts, icons
 from desktop.chat.plain_text import one_line
+from desktop.chat.text_files import MOST_FILES
 from desktop.theme import Corner, Size, Space, current_theme
-from runtime.text import _
+from runtime.text import _, ngettext
 
 
 class DropVeil(QWidget):
@@ -21,12 +22,12 @@ class DropVeil(QWidget):
         super().__init__(parent)
         self._covered = parent
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._name = ""
+        self._words = ""
         self.hide()
 
-    def show_for(self, path: Path) -> None:
-        """Covers the parent and names the file."""
-        self._name = one_line(path.name, limit=80)
+    def show_for(self, words: str) -> None:
+        """Covers the parent and says what dropping does."""
+        self._words = words
         self.setGeometry(self._covered.rect())
         self.raise_()
         self.show()
@@ -50,8 +51,7 @@ class DropVeil(QWidget):
         painter.setFont(fonts.strong())
         painter.setPen(theme.text)
         line = self.rect().adjusted(Space.HUGE, self.height() // 2 + Space.SMALL, -Space.HUGE, 0)
-        words = _("Drop to load {name}").format(name=self._name)
-        shown = painter.fontMetrics().elidedText(words, Qt.TextElideMode.ElideMiddle, line.width())
+        shown = painter.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideMiddle, line.width())
         painter.drawText(line, Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop, shown)
 
 
@@ -61,3 +61,21 @@ def dropped_model(data: QMimeData) -> Path | None:
     if len(paths) == 1 and (paths[0].suffix.lower() == ".gguf" or paths[0].is_dir()):
         return paths[0]
     return None
+
+
+def dropped_texts(data: QMimeData) -> list[Path]:
+    """Returns the files that are dragged and may be texts: any but models; nothing where there are too many."""
+    paths = [Path(url.toLocalFile()) for url in data.urls() if url.isLocalFile()]
+    return paths if len(paths) <= MOST_FILES and all(path.suffix.lower() != ".gguf" for path in paths) else []
+
+
+def offer_of(data: QMimeData) -> str:
+    """Returns what dropping would do, in words; nothing where it would do nothing."""
+    if (model := dropped_model(data)) is not None:
+        return _("Drop to load {name}").format(name=one_line(model.name, limit=80))
+    texts = dropped_texts(data)
+    if len(texts) == 1:
+        return _("Drop to add the text of {name}").format(name=one_line(texts[0].name, limit=80))
+    return ngettext("Drop to add the text of {n} file", "Drop to add the texts of {n} files", len(texts)).format(
+        n=len(texts)
+    ) if texts else ""  # fmt: skip

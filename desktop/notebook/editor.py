@@ -141,7 +141,12 @@ class NotebookEdit(QPlainTextEdit):
         return source.hasText() and not source.hasUrls()
 
     def insertFromMimeData(self, source: QMimeData) -> None:
-        text = cleaned(source.text())
+        self.paste_text(cleaned(source.text()))
+
+    def paste_text(self, text: str) -> None:
+        """Puts a text in at the cursor, unless the model is writing."""
+        if self._locked:
+            return
         if len(text) <= _SLICE:
             self.insertPlainText(text)
             self.ensureCursorVisible()

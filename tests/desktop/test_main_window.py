@@ -415,6 +415,47 @@ def test_dropped_model_file_is_loaded(open_window: Open, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: window._parts.models.loaded_path == str(LARGE.path))
 
 
+def drop_texts(window: MainWindow, *paths: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    copy, left, none = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    window.dragEnterEvent(QDragEnterEvent(QPointF(10, 10).toPoint(), copy, data, left, none))
+    assert window.veil.isVisible()
+    window.dropEvent(QDropEvent(QPointF(10, 10), copy, data, left, none))
+
+
+def test_dropped_text_files_join_the_message(open_window: Open, qtbot: QtBot, tmp_path: Path) -> None:
+    window = ready(open_window(echo=True), qtbot)
+    for name in ("notes.txt", "code.py"):
+        (tmp_path / name).write_text(f"inside {name}")
+    window.composing.composer.set_draft(Draft("Compare these."))
+    drop_texts(window, tmp_path / "notes.txt", tmp_path / "code.py")
+    qtbot.waitUntil(lambda: len(window.composing.composer.draft.pasted) == 2)
+    qtbot.keyClick(window.composing.composer.edit, Qt.Key.Key_Return)
+    answered(window, qtbot)
+    assert texts(window)[1].startswith("Compare these.")
+    assert "notes.txt:\n\ninside notes.txt" in texts(window)[1]
+
+
+def test_dropped_text_goes_into_the_notebook_where_it_is_open(
+    open_window: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = open_window()
+    (tmp_path / "tale.txt").write_text("Once upon a time")
+    window.pages.turn_to("notebook")
+    qtbot.waitUntil(window.pages.notebook.isVisible)
+    drop_texts(window, tmp_path / "tale.txt")
+    qtbot.waitUntil(lambda: "Once upon a time" in window._parts.notebooks.current.text)
+
+
+def test_a_dropped_picture_is_refused_in_a_sentence(open_window: Open, qtbot: QtBot, tmp_path: Path) -> None:
+    window = open_window()
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
+    drop_texts(window, tmp_path / "cat.png")
+    qtbot.waitUntil(lambda: window.notice.code == "not_text")
+    assert not window.composing.composer.draft.message
+
+
 def test_changed_loading_setting_offers_a_reload(open_window: Open, qtbot: QtBot) -> None:
     window = ready(open_window(), qtbot)
     window.show_panel(True)
