@@ -187,7 +187,8 @@ def _work(request: VerifyRequest | MeasureRequest) -> Iterator[PhaseEvent | Fail
 
 def _end_with_parent() -> None:
     """Ends this process when its stdin closes: nobody waits for it any more."""
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # not the stream, whose lock this thread would hold while the interpreter ends
+        pass
     os._exit(1)
 
 

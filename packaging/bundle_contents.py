@@ -12,16 +12,17 @@ from pathlib import PurePosixPath
 
 # Modules that the import graph reaches from inside functions which Quern never calls.
 EXCLUDED_MODULES = (
-    # torch: compiling graphs, exporting them, tests of torch itself; and what only those import
-    "torch._inductor", "torch._dynamo", "torch.onnx", "torch.testing._internal", "torch.utils.tensorboard",
+    # torch: compiling graphs, exporting them, tests of torch itself; and what only those import. Its optimizers need
+    # _dynamo, _inductor and sympy, so what trains models has to take these three in again.
+    "torch._inductor", "torch._dynamo", "torch._export.db", "torch.onnx", "torch.quantization.fx", "functorch",
+    "torch.testing._internal.common_utils", "torch.testing._internal.common_device_type",
+    "torch.testing._internal.common_methods_invocations", "torch.testing._internal.distributed",
+    "torch.testing._internal.opinfo", "torch.testing._internal.generated", "torch.utils.tensorboard",
     "torch.utils.benchmark", "torch.utils.bottleneck", "torch.utils.model_dump", "torch.utils.viz",
-    "torch.utils.hipify", "torch._library.fake_profile", "torch.distributed.checkpoint",
-    "torch.distributed._composable",
-    "torch._export.db", "torch._functorch._aot_autograd", "torch._higher_order_ops.flex_attention",
-    "torch.distributed._tools", "torch.distributed._shard", "torch.distributed.elastic",
-    "torch.distributed.pipelining", "torch.distributed.benchmarks", "torch.distributed.launcher",
-    "torch.distributed.optim", "torch.distributed.rpc", "torch.fx.experimental.migrate_gradual_types",
-    "torch.package.analyze", "torch.quantization.fx", "functorch", "torchgen.gen", "torchgen.static_runtime",
+    "torch.utils.hipify", "torch.distributed.checkpoint", "torch.distributed._composable", "torch.distributed._tools",
+    "torch.distributed._shard", "torch.distributed.elastic", "torch.distributed.pipelining",
+    "torch.distributed.benchmarks", "torch.distributed.launcher", "torch.distributed.optim",
+    "torch.fx.experimental.migrate_gradual_types", "torchgen.gen", "torchgen.static_runtime",
     "sympy", "mpmath", "networkx", "triton", "expecttest",
     # llama-cpp-python: its own high-level classes and server; Quern calls the C functions
     "llama_cpp.llama", "llama_cpp.llama_cache", "llama_cpp.llama_chat_format", "llama_cpp.llama_grammar",
@@ -35,7 +36,7 @@ EXCLUDED_MODULES = (
     "matplotlib", "pandas", "scipy", "h5py", "PIL", "IPython", "jupyter_client", "ipykernel", "trio", "colorama",
     "pyqtgraph.examples", "pyqtgraph.opengl", "pyqtgraph.jupyter", "OpenGL", "cupy", "numba",
     "numpy.f2py", "numpy.testing", "numpy.distutils", "numpy.conftest",
-    "setuptools", "pkg_resources", "distutils", "pip", "wheel", "_distutils_hack",
+    "setuptools", "pkg_resources", "distutils", "pip", "wheel",
     "tkinter", "turtle", "turtledemo", "idlelib", "lib2to3", "pydoc_data", "ensurepip", "venv", "test",
     "rich.__main__", "rich.diagnose", "pygments.sphinxext", "prompt_toolkit.contrib", "psutil.tests",
     "readline", "curses", "_curses", "dbm", "_gdbm", "_dbm",  # the terminal's editor is prompt_toolkit
@@ -71,7 +72,8 @@ FROM_THE_SYSTEM = (
 )  # fmt: skip
 
 _TORCH_LEFT = re.compile(
-    r"torch/(?:include|share|test|testing|bin|_inductor|_dynamo|utils/benchmark|utils/model_dump|lib/libshm_windows)(?:/|$)"
+    r"torch/bin/(?!torch_shm_manager$)"
+    r"|torch/(?:include|share|test|testing|_inductor|_dynamo|utils/benchmark|utils/model_dump|lib/libshm_windows)(?:/|$)"
     r"|torch/lib/lib(?:torchbind_test|jitbackend_test|backend_with_compiler|aoti_custom_ops|c10d_cuda_test)\."
     r"|\.(?:h|hpp|cuh|cpp|cu|a|lib|cmake|pyi|jinja2?|ipynb)$"
 )
@@ -91,6 +93,8 @@ def distributions_of(modules: Iterable[str], owners: Mapping[str, Sequence[str]]
 
 def is_wanted(name: str) -> bool:
     """Says whether the file `name`, its path in the bundle with slashes, goes in. Knows nothing of Python modules."""
+    if name.endswith(".pyc"):
+        return True
     if name.startswith("PySide6/"):
         return _is_wanted_of_qt(name)
     if name.startswith("torch/") and _TORCH_LEFT.search(name):

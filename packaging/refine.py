@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ _EXECUTABLE = 0o111
 def refine(tree: Path, console: Console, *, tools: Path, moment: int) -> None:
     """Brings `tree` to its final form. `tools` is a folder that holds patchelf; `moment` is every file's time."""
     drop_unused_llama(tree)
+    cache_compiled(tree)
     strip_symbols(tree, console)
     drop_build_paths(tree, console, tools / "patchelf")
     join_copies(tree)
@@ -35,6 +37,19 @@ def drop_unused_llama(tree: Path) -> None:
     for path in [*tree.rglob("llama_cpp/lib/*"), *tree.glob("_internal/lib*")]:
         if _LLAMA_UNUSED.match(path.name) or _LLAMA_NUMBERED.match(path.name):
             path.unlink()
+
+
+def cache_compiled(tree: Path) -> None:
+    """Puts a module that lies there compiled and as text into Python's cache folder, so that it is not compiled again.
+
+    PyInstaller marks what it compiles as valid without a look at the source (PEP 552).
+    """
+    for source in list(tree.rglob("*.py")):
+        compiled = source.with_suffix(".pyc")
+        if compiled.is_file():
+            cached = source.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
+            cached.parent.mkdir(exist_ok=True)
+            compiled.replace(cached)
 
 
 def strip_symbols(tree: Path, console: Console) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,7 @@ ROOT = Path(__file__).parents[2]
         "PySide6/Qt6Widgets.dll",
         "torch/lib/libtorch_cpu.so",
         "torch/nn/modules/linear.pyc",
+        "torch/bin/torch_shm_manager",
         "numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so",
         "resources/evaluation/text.txt",
         "numpy-2.4.6.dist-info/licenses/LICENSE.txt",
@@ -89,6 +92,20 @@ def test_no_module_that_our_code_imports_is_excluded() -> None:
         if line.strip().startswith(("import ", "from "))
     }
     assert imported & excluded == set()
+
+
+def test_nothing_that_the_engines_import_is_excluded() -> None:
+    program = (
+        "import importlib, pkgutil, sys\n"
+        "for package in ('runtime', 'convert'):\n"
+        "    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + '.'):\n"
+        "        importlib.import_module(found.name)\n"
+        "print('\\n'.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    imported = done.stdout.split()
+    assert "torch.nn" in imported
+    assert [name for name in imported for left in EXCLUDED_MODULES if name == left or name.startswith(f"{left}.")] == []
 
 
 def test_libraries_that_must_match_the_desktop_come_from_the_system() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from bundle_checks import twice
 from elf_files import elf_bytes
-from refine import drop_broken_links, drop_unused_llama, join_copies, settle
+from refine import cache_compiled, drop_broken_links, drop_unused_llama, join_copies, settle
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -63,3 +64,14 @@ def test_permissions_and_times_do_not_tell_who_built_it(tmp_path: Path) -> None:
     settle(tmp_path, 1_700_000_000)
     assert [oct(path.stat().st_mode & 0o777) for path in (program, text, library)] == ["0o755", "0o644", "0o755"]
     assert {path.stat().st_mtime for path in (program, text, library, tmp_path)} == {1_700_000_000}
+
+
+def test_a_compiled_module_beside_its_text_goes_where_python_looks_first(tmp_path: Path) -> None:
+    write(tmp_path / "_internal" / "torch" / "functional.py", b"text")
+    write(tmp_path / "_internal" / "torch" / "functional.pyc", b"compiled")
+    alone = write(tmp_path / "_internal" / "torch" / "other.pyc", b"alone")
+    cache_compiled(tmp_path)
+    cached = tmp_path / "_internal" / "torch" / "__pycache__" / f"functional.{sys.implementation.cache_tag}.pyc"
+    assert cached.read_bytes() == b"compiled"
+    assert not (tmp_path / "_internal" / "torch" / "functional.pyc").exists()
+    assert alone.exists()
