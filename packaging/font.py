@@ -17,18 +17,24 @@ from console import Console, SetUpError
 FILE = "wqy-microhei.ttc"
 SHA256 = "2420e8078af796b19a3f6ef13de527a1a91c1e7171eea115926c614ced1009b3"
 _PACKAGE = "fonts-wqy-microhei"
-_INSTALLED = Path("/usr/share/fonts/truetype/wqy") / FILE
+_PLACE = f"usr/share/fonts/truetype/wqy/{FILE}"
+_NOTICE = f"usr/share/doc/{_PACKAGE}/copyright"
 
 
 def provide(folder: Path, *, cache: Path, console: Console) -> Path | None:
-    """Copies the font into `folder` and returns its path; None on systems that need none. Raises SetUpError."""
+    """Copies the font and its notice into `folder` and returns its path; None on systems that need none.
+
+    Raises SetUpError.
+    """
     if sys.platform != "linux":
         return None
-    kept = cache / FILE
-    if not _is_right(kept):
-        found = _INSTALLED if _is_right(_INSTALLED) else _fetched(cache, console)
-        shutil.copyfile(found, kept)
+    kept, notice = cache / FILE, cache / "font-copyright"
+    if not _is_right(kept) or not notice.is_file():
+        root = Path("/") if _is_right(Path("/", _PLACE)) and Path("/", _NOTICE).is_file() else _fetched(cache, console)
+        shutil.copyfile(root / _PLACE, kept)
+        shutil.copyfile(root / _NOTICE, notice)
     folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(notice, folder / "copyright")
     return Path(shutil.copyfile(kept, folder / FILE))
 
 
@@ -37,7 +43,7 @@ def _is_right(file: Path) -> bool:
 
 
 def _fetched(cache: Path, console: Console) -> Path:
-    """Fetches Debian's package and unpacks it below `cache`, without installing it."""
+    """Fetches Debian's package, unpacks it below `cache` without installing it, and returns that folder."""
     part = cache / "font.part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -46,7 +52,6 @@ def _fetched(cache: Path, console: Console) -> Path:
         console.run(["apt-get", "download", _PACKAGE], failure=failure, cwd=part)
         (package,) = part.glob("*.deb")
         console.run(["dpkg-deb", "-x", str(package), str(part)], failure=failure)
-    found = next(part.rglob(FILE), None)
-    if found is None or not _is_right(found):
+    if not _is_right(part / _PLACE):
         raise SetUpError(f"{_PACKAGE} holds another {FILE} than the one that Quern was tried with. {failure}")
-    return found
+    return part

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,7 +64,7 @@ def unchanging(moment: int) -> dict[str, str]:
 
 
 def gather_data(target: Path, *, root: Path, environment: BuildEnvironment, build: Build, console: Console,
-                llama_version: str) -> None:  # fmt: skip
+                llama_version: str, llama_licences: Sequence[Path]) -> None:  # fmt: skip
     """Lays out what is no module below `target`, as it shall lie in the bundle: models, font, metadata, build.json."""
     shutil.rmtree(target, ignore_errors=True)
     models = target / "resources" / "models"
@@ -75,7 +76,9 @@ def gather_data(target: Path, *, root: Path, environment: BuildEnvironment, buil
     (target / "resources" / "build.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
     _write_metadata(target, root, environment, console)
     own = target / f"llama_cpp_python-{llama_version}.dist-info"
-    own.mkdir()
+    (own / "licenses").mkdir(parents=True)
+    for number, text in enumerate(llama_licences):
+        shutil.copyfile(text, own / "licenses" / f"LICENSE-{number + 1}.txt")
     (own / "METADATA").write_text(_LLAMA_METADATA.format(version=llama_version), encoding="utf-8")
 
 

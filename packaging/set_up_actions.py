@@ -15,6 +15,7 @@ from system_packages import has_display
 
 TEST = ("-m", "pytest", "-m", "not acceptance and not package")
 ACCEPTANCE = ("-m", "pytest", "-m", "acceptance")
+PACKAGE = ("-m", "pytest", "-m", "package", "tests/packaging")
 # What `check` runs, in order; all of them run even when one fails. Checks of generated files belong here too.
 CHECKS: tuple[tuple[str, ...], ...] = (
     ("-m", "ruff", "check", "."),
@@ -29,6 +30,7 @@ _ACTIONS = {
     "test": "run the tests",
     "check": "run the linter, the type checker, the import rules and what compares generated files",
     "acceptance": "run the long tests",
+    "package-test": "try the packages in dist/, which packaging/package.py makes",
 }
 
 
@@ -72,7 +74,8 @@ def _act(action: str, rest: list[str], set_up: SetUp, console: Console) -> int:
     if action == "check":
         return max(_announced(console, [python, *check]) for check in CHECKS)
     os.chdir(ROOT)
-    return _become([python, *(ACCEPTANCE if action == "acceptance" else TEST), *rest])
+    chosen = {"acceptance": ACCEPTANCE, "package-test": PACKAGE}.get(action, TEST)
+    return _become([python, *chosen, *rest])
 
 
 def _words(rest: list[str], console: Console) -> list[str]:

@@ -193,7 +193,7 @@ class SetUp:
         if lacking := system_packages.missing_compiler():
             system_packages.install(lacking, self._console, system_packages.apt_prefix())
         self._unpack_source()
-        python = self._build_tools()
+        python = self.build_tools()
         return llama_wheel.build_wheel(build, source=self._source, wheels=wheels, python=python, console=self._console)
 
     def _unpack_source(self) -> None:
@@ -205,11 +205,16 @@ class SetUp:
             shutil.rmtree(folder, ignore_errors=True)
             # pip asks the source for its metadata, which needs the build tools; without isolation it uses ours.
             download = ("download", "--no-deps", "--no-build-isolation", "--no-binary", LLAMA, "--dest", str(folder))
-            self._pip(*download, f"{LLAMA}=={version}", python=self._build_tools())
+            self._pip(*download, f"{LLAMA}=={version}", python=self.build_tools())
             llama_wheel.unpack_source(next(folder.glob("*.tar.gz")), self._source)
             shutil.rmtree(folder)
 
-    def _build_tools(self) -> Path:
+    def llama_source(self) -> Path:
+        """Returns the folder of llama-cpp-python's source, fetching it when needed. Raises SetUpError."""
+        self._unpack_source()
+        return self._source
+
+    def build_tools(self) -> Path:
         """Returns the interpreter of the environment with CMake, Ninja and the wheel builder, making it when needed."""
         folder = self._build / "tools"
         stamps, key = Stamps(folder), fingerprint(environment_version(self._venv), self._pins)
