@@ -10,6 +10,7 @@ from functools import cache
 from PySide6.QtCore import QLocale
 from PySide6.QtGui import QFont, QFontDatabase, QFontInfo, QGuiApplication
 
+import resources
 from runtime.text import language
 
 _BODY, _CHAT, _CODE, _QUIET, _TITLE = 13, 15, 13, 12, 20
@@ -84,7 +85,17 @@ def _code_font() -> QFont:
 
 @cache
 def _installed() -> frozenset[str]:
+    """Returns the families of the system, with the one that packages bring where the system has no such font."""
+    families = frozenset(QFontDatabase.families())
+    if families & _cjk_names():
+        return families
+    for file in sorted(resources.path("fonts").glob("*.tt[cf]")):
+        QFontDatabase.addApplicationFont(str(file))
     return frozenset(QFontDatabase.families())
+
+
+def _cjk_names() -> set[str]:
+    return {name.format(region) for name in _CJK for region in ("SC", "TC", "HK", "JP", "KR")}
 
 
 def _first_family(system: QFont, installed: frozenset[str]) -> str:

@@ -23,7 +23,7 @@ from desktop.cli.layout import shown_path
 from runtime.errors import UserError
 from runtime.installation import full_version, installation, repair_advice
 from runtime.messages import Message, Role
-from runtime.text import LANGUAGES, _, sentences
+from runtime.text import LANGUAGES, _, ngettext, sentences
 
 if TYPE_CHECKING:
     from runtime.devices import GraphicsCard
@@ -65,6 +65,7 @@ def all_checks() -> dict[str, tuple[str, Callable[[], Result]]]:
         "templates": (_("Chat templates"), _templates),
         "window": (_("Window"), _window),
         "x11": (_("X11 libraries"), _x11),
+        "parts": (_("Libraries and plugins"), _parts),
         "places": (_("Folders"), _places),
         "network": (_("Network"), _network),
         "settings": (_("Settings"), _settings),
@@ -241,6 +242,20 @@ def _x11() -> Result:
             library=library
         )
     return _("complete"), ""
+
+
+def _parts() -> Result:
+    """Only a package has just what Quern uses; from source, Qt brings plugins of no interest here."""
+    if not installation().is_package:
+        return _("only looked at in a package"), ""
+    outcome = probes.probe("parts")
+    if not outcome.found:
+        return _ended(outcome), repair_advice()
+    if failed := outcome.found["failed"]:
+        return "\n".join(f"{name}: {why}" for name, why in failed.items()), repair_advice()
+    return ngettext("{count} was loaded.", "{count} were loaded.", outcome.found["count"]).format(
+        count=outcome.found["count"]
+    ), ""
 
 
 def _places() -> Result:

@@ -6,6 +6,7 @@ A probe that dies (a missing library, an illegal instruction, Qt's abort) is a f
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import subprocess
 import sys
@@ -102,4 +103,30 @@ def xcb() -> dict[str, Any]:
     return {"missing": ""}
 
 
-PROBES: dict[str, Callable[[], dict[str, Any]]] = {"llama": llama, "qt": qt, "xcb": xcb}
+# What must be importable beside the engines, and what must load beside Qt's own platform.
+_MODULES = ("tokenizers", "safetensors", "llguidance", "ziamath", "pygments.lexers.python", "markdown_it",
+            "prompt_toolkit", "PySide6.QtSvg", "PySide6.QtNetwork")  # fmt: skip
+_OF_THE_DESKTOP = ("qgtk3", "wayland", "egl", "xcb")  # a desktop that these belong to has what they link with
+
+
+def parts() -> dict[str, Any]:
+    """Imports what the window and the converter use, and loads Qt's plugins; returns what failed, by name."""
+    failed = {}
+    for name in _MODULES:
+        try:
+            importlib.import_module(name)
+        except (ImportError, OSError) as error:
+            failed[name] = str(error)
+    from PySide6.QtCore import QLibraryInfo, QPluginLoader
+
+    folder = Path(QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath))
+    plugins = [path for path in sorted(folder.glob("*/*")) if path.suffix in (".so", ".dll", ".dylib")]
+    for path in plugins:
+        loader = QPluginLoader(str(path))
+        if not loader.load():
+            failed[f"{path.parent.name}/{path.name}"] = loader.errorString()
+    needed = {name: why for name, why in failed.items() if not any(part in name for part in _OF_THE_DESKTOP)}
+    return {"count": len(_MODULES) + len(plugins), "failed": needed}
+
+
+PROBES: dict[str, Callable[[], dict[str, Any]]] = {"llama": llama, "qt": qt, "xcb": xcb, "parts": parts}

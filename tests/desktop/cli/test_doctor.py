@@ -13,6 +13,7 @@ from command_line import Run
 from desktop.cli import checks, probes
 from runtime import engine_process, starter
 from runtime.engine_process import EngineDied
+from runtime.installation import Build, Installation
 
 
 @pytest.fixture
@@ -160,3 +161,37 @@ def test_a_library_that_cannot_be_loaded_is_told_with_its_cause(tmp_path: Path) 
     assert "cannot be loaded" in outcome.last_words
     assert "llama" in outcome.last_words.split("cannot be loaded", 1)[1]
     assert "set-up" not in outcome.last_words
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes this copy look like the light edition of a package."""
+    facts = Installation(is_package=True, program=Path("/opt/quern"), has_torch=False, build=Build("0.1.0", "1a2b", ""))
+    monkeypatch.setattr(checks, "installation", lambda: facts)
+    monkeypatch.setattr("runtime.installation.installation", lambda: facts)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_package_with_a_part_missing_is_to_be_installed_again(run: Run, only, monkeypatch: pytest.MonkeyPatch):
+    only("parts")
+    _ends(monkeypatch, """print('{"count": 30, "failed": {"imageformats/libqsvg.so": "no such file"}}')""")
+    result = run("doctor")
+    assert result.code == 2
+    assert "imageformats/libqsvg.so: no such file" in result.out
+    assert "→ Install Quern again" in result.out
+
+
+@pytest.mark.usefixtures("package")
+def test_the_light_edition_is_in_order_without_quern_s_own_engine(run: Run, only):
+    only("version", "native")
+    result = run("doctor")
+    assert result.code == 0
+    assert "1a2b, light edition" in result.out
+    assert "the full edition of Quern has it" in result.out
+
+
+def test_the_parts_that_are_tried_can_be_loaded_here():
+    failed = probes.parts()["failed"]
+    assert not [name for name in failed if "/" not in name]
+    assert not [name for name in failed if name.startswith(("platforms/", "iconengines/", "platforminputcontexts/lib"))
+                and "virtualkeyboard" not in name]  # fmt: skip

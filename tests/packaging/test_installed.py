@@ -1,0 +1,217 @@
+"""The packages, as people meet them: doctor, an answer, a conversion, the window, and places that are not kind.
+
+Run by `make package-test` over what `make package` made. Each edition is unpacked once for the whole run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bundle_checks import files_below, from_outside, native_files, too_new, twice
+from deb import OPTIONAL
+from installed import EDITIONS, Installed, moved, unpacked
+
+pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
+
+QUESTION = ("-p", "What is 2+2?", "--temperature", "0", "--max-tokens", "12", "--context-length", "512")
+
+
+@pytest.fixture(scope="module", params=EDITIONS)
+def edition(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(edition: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked application, in a folder whose name is not ASCII, without the mark of portable ones."""
+    unpacked_at = unpacked(edition, tmp_path_factory.mktemp("Ünï 模型 é"))
+    (unpacked_at / "portable").unlink()
+    return unpacked_at
+
+
+@pytest.fixture
+def quern(folder: Path, tmp_path: Path) -> Installed:
+    return Installed(folder / "quern", tmp_path / "家 of Zoë")
+
+
+def test_the_doctor_finds_everything_in_order(quern: Installed, edition: str) -> None:
+    report = quern.json("doctor")
+    broken = [check for check in report["checks"] if not check["ok"]]
+    assert report["ok"]
+    assert broken == []
+    found = {check["name"]: check["found"] for check in report["checks"]}
+    assert edition in found["version"]
+    assert ("wrote 8" in found["native"]) == (edition == "full")
+
+
+def test_the_starter_answers(quern: Installed) -> None:
+    assert "4" in quern.says("chat", "starter", *QUESTION)
+
+
+def test_quern_s_own_engine_answers_or_says_what_it_needs(quern: Installed, edition: str) -> None:
+    done = quern.run("chat", "starter", "--engine", "native", *QUESTION)
+    if edition == "full":
+        assert done.returncode == 0
+        assert "4" in done.stdout
+    else:
+        assert done.returncode == 2
+        assert "needs the full edition" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_model_is_converted_and_compared(quern: Installed, tmp_path: Path) -> None:
+    target = tmp_path / "模型 q8_0.gguf"
+    assert quern.run("convert", "starter", str(target), "--type", "q8_0", "--yes").returncode == 0
+    told = quern.json("info", str(target))
+    assert "Q8_0" in str(told)
+    compared = quern.json("compare", "starter", str(target), "--text", str(_short_text(tmp_path)))
+    assert compared["kl"]["mean"] < 0.05
+
+
+def _short_text(folder: Path) -> Path:
+    file = folder / "text.txt"
+    file.write_text("The quern is a mill of two stones that people turned by hand to grind their grain. " * 30)
+    return file
+
+
+def test_nothing_is_there_twice_too_new_or_missing(folder: Path) -> None:
+    files = list(native_files(folder))
+    assert twice(folder) == []
+    assert too_new(files) == []
+    spared = {library for file in files for library in file.elf.needed if any(p.search(file.name) for p in OPTIONAL)}
+    missing = [library for library in from_outside(files) if library not in spared and not _loads(library)]
+    assert missing == []
+
+
+def _loads(library: str) -> bool:
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    return f"\t{library} " in listed
+
+
+def test_nothing_in_it_names_the_machine_that_built_it(folder: Path) -> None:
+    traces = [file.name for file in native_files(folder) if any(place.startswith("/") for place in file.elf.search)]
+    assert traces == []
+
+
+def test_licences_and_the_list_of_parts_come_with_it(folder: Path, edition: str) -> None:
+    licences = (folder / "THIRD-PARTY-LICENCES.txt").read_text(encoding="utf-8")
+    parts = (folder / "sbom.cdx.json").read_text(encoding="utf-8")
+    for name in ("PySide6", "llama", "CPython", "WenQuanYi", "SmolLM2"):
+        assert name in licences
+        assert name in parts
+    assert ("torch 2" in licences) == (edition == "full")
+    assert "NOASSERTION" not in licences
+
+
+def test_a_read_only_folder_is_enough(quern: Installed, folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in files_below(folder)}
+    quern.says("chat", "starter", *QUESTION)
+    quern.says("models")
+    assert {path: path.stat().st_mtime_ns for path in files_below(folder)} == before
+
+
+def test_no_stream_is_needed(quern: Installed) -> None:
+    closed = f'"{quern.program}" models <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", closed], env=quern.environ(), check=False, timeout=120).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize("options", ["noexec", "size=16k"])
+def test_a_temporary_folder_that_runs_nothing_or_is_full_is_no_obstacle(
+    quern: Installed, tmp_path: Path, options: str
+) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        if options.startswith("size"):
+            (folder / "full").write_bytes(b"x" * 16_384)
+        answer = quern.with_environment(TMPDIR=str(folder)).says("chat", "starter", *QUESTION)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+    assert "4" in answer
+
+
+def test_two_people_at_once(folder: Path, tmp_path: Path) -> None:
+    people = [Installed(folder / "quern", tmp_path / name) for name in ("one", "two")]
+    running = []
+    for person in people:
+        person.home.mkdir()
+        running.append(subprocess.Popen(person.command("chat", "starter", *QUESTION), env=person.environ(),
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True))  # fmt: skip
+    answers = [process.communicate(timeout=600)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    assert answers[0] == answers[1]
+
+
+def test_a_portable_copy_can_be_moved(edition: str, tmp_path: Path) -> None:
+    copy = unpacked(edition, tmp_path / "first")
+    home = tmp_path / "home"
+    quern = Installed(copy / "quern", home)
+    assert "4" in quern.says("chat", "starter", *QUESTION)
+    quern = Installed(moved(copy, tmp_path / "second place 模型" / "Quern é"), home)
+    assert "4" in quern.says("chat", "starter", *QUESTION)
+    where = {check["name"]: check["found"] for check in quern.json("doctor")["checks"]}["places"]
+    assert "second place 模型" in where
+    assert not (home / ".config" / "quern").exists()
+    assert not (home / ".local" / "share" / "quern").exists()
+
+
+def _first_paint(quern: Installed, seconds: float = 120) -> subprocess.Popen[bytes]:
+    """Opens the window and waits until it keeps its profile and has started its engine."""
+    quern.home.mkdir(parents=True, exist_ok=True)
+    process = subprocess.Popen(quern.command(), env=quern.environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, cwd=quern.home)  # fmt: skip
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            pytest.fail(f"the window ended with {process.returncode}: {process.stdout.read().decode()}")  # type: ignore[union-attr]
+        children = psutil.Process(process.pid).children(recursive=True)
+        if any("engine" in child.cmdline()[1:2] for child in children if child.is_running()):
+            return process
+        time.sleep(0.2)
+    process.kill()
+    pytest.fail("no engine was started: the window did not come so far")
+
+
+def test_the_window_opens_and_its_children_are_few(quern: Installed) -> None:
+    process = _first_paint(quern)
+    try:
+        time.sleep(3)
+        family = psutil.Process(process.pid).children(recursive=True)
+        windows = [child for child in family if len(child.cmdline()) == 1]
+        assert windows == []
+        assert len(family) <= 6
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in family)
+
+
+@pytest.mark.skipif(shutil.which("Xvfb") is None, reason="Xvfb is a screen without one")
+def test_the_window_opens_on_a_screen(quern: Installed, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x800x24", "-nolisten", "tcp"]
+    with subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL) as screen:
+        try:
+            os.close(write)
+            display = f":{os.read(read, 20).decode().strip()}"
+            process = _first_paint(quern.with_environment(DISPLAY=display, QT_QPA_PLATFORM="xcb"))
+            listed = subprocess.run(["xdotool", "search", "--name", "Quern"], env={**os.environ, "DISPLAY": display},
+                                    capture_output=True, text=True, check=False).stdout  # fmt: skip
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        finally:
+            screen.terminate()
+            os.close(read)
+    assert re.search(r"\d", listed)

@@ -1,0 +1,100 @@
+"""A copy of Quern as a person has it: unpacked from a package in `dist/`, run without anything of this checkout.
+
+QUERN_DIST names another folder with packages. What a bare machine adds (a chroot, no network) is a prefix before every
+command: `Installed.inside`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EDITIONS = ("full", "light")
+_KEPT = ("PATH", "LANG", "TERM")
+
+
+def package(pattern: str) -> Path:
+    """Returns the newest package that fits the pattern. Skips the test where there is none."""
+    folder = Path(os.environ.get("QUERN_DIST", ROOT / "dist"))
+    found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+    if not found:
+        pytest.skip(f"{folder} holds no {pattern}; `make package` makes it")
+    return found[-1]
+
+
+def portable_pattern(edition: str) -> str:
+    """Returns the name of an edition's portable archive, as a pattern."""
+    return "quern-light-*-portable.tar.zst" if edition == "light" else "quern-[0-9]*-portable.tar.zst"
+
+
+def deb_pattern(edition: str) -> str:
+    """Returns the name of an edition's Debian package, as a pattern."""
+    return "quern-light_*.deb" if edition == "light" else "quern_*.deb"
+
+
+def unpacked(edition: str, folder: Path) -> Path:
+    """Unpacks the portable archive into `folder` and returns the application's own folder."""
+    archive = package(portable_pattern(edition))
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["tar", "-I", "zstd", "-xf", str(archive)], cwd=folder, check=True)
+    return folder / archive.name.removesuffix(".tar.zst")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """One copy and the person who runs it. `home` is theirs; `inside` goes before every command."""
+
+    program: Path
+    home: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    inside: tuple[str, ...] = ()
+
+    def with_environment(self, **more: str) -> Installed:
+        """Returns the same copy, run with more in its environment."""
+        return replace(self, environment={**self.environment, **more})
+
+    def command(self, *words: str) -> list[str]:
+        """Returns the whole command line."""
+        return [*self.inside, str(self.program), *words]
+
+    def environ(self) -> dict[str, str]:
+        """Returns an environment with nothing of this checkout in it."""
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        return {**kept, "HOME": str(self.home), "QT_QPA_PLATFORM": "offscreen", **self.environment}
+
+    def run(self, *words: str, seconds: float = 300, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end and returns what it wrote."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        options = {"stdin": subprocess.DEVNULL, "cwd": self.home, **options}
+        return subprocess.run(
+            self.command(*words), env=self.environ(), capture_output=True, text=True, encoding="utf-8", check=False,
+            timeout=seconds, **options,
+        )  # fmt: skip
+
+    def json(self, *words: str) -> Any:
+        """Runs a command with --json and returns its result; fails the test where the command fails."""
+        done = self.run(*words, "--json")
+        assert done.returncode == 0, done.stderr or done.stdout
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def says(self, *words: str) -> str:
+        """Runs a command and returns what it printed; fails the test where the command fails."""
+        done = self.run(*words)
+        assert done.returncode == 0, done.stderr or done.stdout
+        return done.stdout
+
+
+def moved(copy: Path, target: Path) -> Path:
+    """Moves an application's folder and returns the program in its new place."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(copy, target)
+    return target / "quern"
