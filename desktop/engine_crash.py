@@ -66,7 +66,8 @@ class EngineIllegalInstruction(EngineEnded):
 
     code = "engine_illegal_instruction"
     cause = N_("It used an instruction that this processor does not have.")
-    advice = N_("Run the set-up again on this computer; it builds an engine that fits this processor.")
+    advice = N_("Choose other “Processor code” for loading; “quern doctor” lists it. Where Quern was built from its "
+                "source, run the set-up again.")  # fmt: skip
 
 
 class EngineOutOfMemory(EngineEnded):

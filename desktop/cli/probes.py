@@ -71,10 +71,13 @@ def _decoded(data: bytes) -> dict[str, Any]:
 
 
 def llama() -> dict[str, Any]:
-    """Loads llama.cpp and returns how it was built and what it can compute on. Raises `EngineLibraryMissing`."""
+    """Loads llama.cpp and returns how it was built and what it can compute on. Raises `EngineLibraryMissing`.
+
+    Back ends that failed before are tried again: a driver may have been mended.
+    """
     from runtime.llama import library
 
-    library.load_library()
+    library.load_library_again()
     cards = [device for device in library.devices() if device.is_card]
     memory = {card.name: library.device_memory(card) for card in cards}
     return {

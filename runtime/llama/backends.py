@@ -58,6 +58,7 @@ class BackendReport(msgspec.Struct, frozen=True, kw_only=True):
     """What runs and what does not. Without a `variant` the processor code is part of the library."""
 
     variant: str = ""
+    others: tuple[str, ...] = ()  # variants that this processor could run, too
     cards: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
@@ -66,6 +67,8 @@ class BackendReport(msgspec.Struct, frozen=True, kw_only=True):
         if not self.variant:
             return []
         used = [_("Processor code: {name}").format(name=self.variant)]
+        if self.others:
+            used.append(_("Other processor code for this computer: {names}").format(names=", ".join(self.others)))
         used += [_("Graphics cards: {kind}").format(kind=kind) for kind in self.cards]
         return used + [_("Left out: {name}, {reason}").format(name=one.name, reason=one.why) for one in self.left_out]
 
@@ -126,19 +129,23 @@ class Backends:
     ) -> None:
         """`files` are all there are, and `register` loads one; false where it cannot be loaded."""
         self.variant = ""  # the one in use
+        self.others: list[str] = []
         self.left_out: list[LeftOut] = []
         self.cards: list[str] = []  # kinds in use, such as vulkan
         self._files, self._register = files, register
         self._verdicts, self._tried, self._driver = verdicts, tried, driver
         self._score, self._denied = score, denied
+        self._again = False
 
-    def use(self, wanted: str = AUTO) -> None:
+    def use(self, wanted: str = AUTO, *, again: bool = False) -> None:
         """Registers the best variant, or the one of this name, and the cards. Later calls change nothing.
 
-        Raises `NoVariantRuns`, `UnknownVariant`, `VariantRefused`.
+        With `again`, what failed its trial gets another one. Raises `NoVariantRuns`, `UnknownVariant`,
+        `VariantRefused`.
         """
         if self.variant:
             return
+        self._again = again
         self.use_processor(wanted)
         for file in self._files:
             if not is_variant(file):
@@ -147,7 +154,8 @@ class Backends:
     def use_processor(self, wanted: str = AUTO) -> None:
         """Registers processor code only. Raises what `use` raises."""
         variants = ranked(self._files, score=self._score, denied=self._denied)
-        if wanted != AUTO:
+        self.others = [variant.name for variant in variants if variant.unusable is None]
+        if wanted.lower() != AUTO:
             self._add(self._named(wanted, variants))
             return
         for variant in variants:
@@ -155,6 +163,7 @@ class Backends:
             if problem is None and self._add(variant):
                 return
             self.left_out.append(problem or LeftOut(variant.name, Unusable.DAMAGED.value))
+            self.others = [name for name in self.others if name != variant.name]
         raise NoVariantRuns(self.left_out)
 
     def use_only(self, file: Path) -> None:
@@ -168,6 +177,7 @@ class Backends:
         loaded = self._register(variant.file)
         if loaded:
             self.variant = variant.name
+            self.others = [name for name in self.others if name != variant.name]
         return loaded
 
     def _named(self, wanted: str, variants: Sequence[Variant]) -> Variant:
@@ -202,12 +212,14 @@ class Backends:
     def _verdict(self, file: Path, surroundings: str, *, again: bool = False) -> Verdict | None:
         """Returns how the trial of a file ended, holding it where that is not known; None where it cannot be held."""
         known = self._verdicts.get(file, surroundings)
-        if known is not None and (known.survived or not again):
+        if known is not None and (known.survived or not (again or self._again)):
             return known
         try:
             verdict = self._tried(file.name)
         except trials.NoVerdict as error:
             _log.warning("%s could not be tried: %s", file.name, error)
+            return None
+        if verdict.reason == "timeout" and is_variant(file):  # instructions do not hang: the computer slept, or worse
             return None
         self._verdicts.put(file, surroundings, verdict)
         return verdict

@@ -59,6 +59,14 @@ def load_library(variant: str = AUTO) -> Any:
     return library
 
 
+def load_library_again() -> Any:
+    """Does what `load_library` does in a new process, and gives another chance to back ends that failed before."""
+    _functions()
+    if (backends := _own_backends()) is not None:
+        backends.use(again=True)
+    return load_library()
+
+
 def load_for_trial(file: Path, *, with_processor: bool = False) -> Any:
     """Returns the functions with this one back end registered, untried; with one for the processor where asked."""
     library, backends = _functions(), _own_backends()
@@ -193,7 +201,10 @@ def backend_report() -> BackendReport:
     backends = _own_backends()
     if backends is None:
         return BackendReport()
-    return BackendReport(variant=backends.variant, cards=tuple(backends.cards), left_out=tuple(backends.left_out))
+    return BackendReport(
+        variant=backends.variant, others=tuple(backends.others), cards=tuple(backends.cards),
+        left_out=tuple(backends.left_out),
+    )  # fmt: skip
 
 
 @cache

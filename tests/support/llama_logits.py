@@ -22,10 +22,14 @@ _F32, _OFF = 0, 0
 
 
 def llama_logits(
-    path: Path, ids: Sequence[int], *, n_ctx: int = 512, adapters: Mapping[Path, float] | None = None
-) -> np.ndarray:
-    """Returns the logits (T, V) after each of the ids, read whole from an empty cache, with LoRA adapters by scale."""
-    with _opened(path, n_ctx, adapters or {}) as (library, model, context):
+    path: Path, ids: Sequence[int], *, n_ctx: int = 512, adapters: Mapping[Path, float] | None = None,
+    gpu_layers: int = 0,
+) -> np.ndarray:  # fmt: skip
+    """Returns the logits (T, V) after each of the ids, read whole from an empty cache, with LoRA adapters by scale.
+
+    On the processor, unless a graphics card is to have some layers.
+    """
+    with _opened(path, n_ctx, adapters or {}, gpu_layers=gpu_layers) as (library, model, context):
         with _batch(library, ids) as batch:
             assert library.llama_decode(context, batch) == 0
         size = library.llama_vocab_n_tokens(library.llama_model_get_vocab(model))
@@ -77,11 +81,11 @@ def llama_tokens(path: Path, text: str) -> list[int]:
 
 @contextmanager
 def _opened(
-    path: Path, n_ctx: int, adapters: Mapping[Path, float], **options: object
+    path: Path, n_ctx: int, adapters: Mapping[Path, float], *, gpu_layers: int = 0, **options: object
 ) -> Iterator[tuple[Any, Any, Any]]:
     library = load_library()
     wanted = library.llama_model_default_params()
-    wanted.n_gpu_layers = 0
+    wanted.n_gpu_layers = gpu_layers
     model = library.llama_model_load_from_file(os.fsencode(path), wanted)
     assert model, f"llama.cpp refuses {path.name}"
     checked = [LoraAdapter(file, scale, 0, (0, 0)) for file, scale in adapters.items()]

@@ -32,7 +32,7 @@ class Machine:
         for file in self.files:
             file.touch()
 
-    def start(self, wanted: str = AUTO, **changes: Any) -> Backends:
+    def start(self, wanted: str = AUTO, *, again: bool = False, **changes: Any) -> Backends:
         """A new process."""
         self.tried.clear()
         self.registered.clear()
@@ -41,7 +41,7 @@ class Machine:
             "denied": lambda _features: frozenset(), "driver": lambda _kind: self.driver,
         }  # fmt: skip
         backends = Backends(self.files, self._register, **(options | changes))
-        backends.use(wanted)
+        backends.use(wanted, again=again)
         return backends
 
     def _score(self, file: Path) -> int:
@@ -84,8 +84,23 @@ def test_a_variant_that_dies_gives_way_to_the_next_and_is_not_tried_again(machin
     again = here.start()
     assert (again.variant, here.tried) == ("haswell", [])
     assert [(one.name, one.reason) for one in again.left_out] == [("sapphirerapids", "SIGILL"), ("zen4", "SIGSEGV")]
+    assert again.others == ["x64"]
     assert "illegal instruction" in again.left_out[0].why
     assert "SIGSEGV" in again.left_out[1].why
+
+
+def test_the_doctor_gives_what_failed_another_chance(machine: Callable[..., Machine]) -> None:
+    here = machine(sapphirerapids=DIED, vulkan=DIED)
+    here.start()
+    here.start(again=True)
+    assert here.tried == ["sapphirerapids", "vulkan"]
+
+
+def test_a_computer_that_slept_does_not_cost_a_variant(machine: Callable[..., Machine]) -> None:
+    here = machine(zen4=Verdict(reason="timeout"), sapphirerapids=Verdict(reason="timeout"))
+    assert here.start().variant == "zen4"
+    here.start()
+    assert "zen4" in here.tried  # it was not remembered
 
 
 def test_no_variant_at_all_is_an_error_that_names_each(machine: Callable[..., Machine]) -> None:
