@@ -24,6 +24,7 @@ from runtime.text import N_, _
 
 AUTO = "auto"
 _RISKY = frozenset({"sapphirerapids"})  # its tiles are reported by processors that trap on them
+_TOLD = (Unusable.DAMAGED, Unusable.SYSTEM)  # that a processor is older than some variants is no news
 _log = logging.getLogger(__name__)
 _SYSTEM, _DAMAGED = N_("the operating system withholds {detail}"), N_("it cannot be loaded: {detail}")
 _LACKS, _LACKS_SOME = N_("this processor lacks {detail}"), N_("this processor lacks an instruction set it needs")
@@ -154,17 +155,20 @@ class Backends:
     def use_processor(self, wanted: str = AUTO) -> None:
         """Registers processor code only. Raises what `use` raises."""
         variants = ranked(self._files, score=self._score, denied=self._denied)
-        self.others = [variant.name for variant in variants if variant.unusable is None]
+        usable = [variant for variant in variants if variant.unusable is None]
+        self.others = [variant.name for variant in usable]
+        self.left_out += [_left_out(variant) for variant in variants if variant.unusable in _TOLD]
         if wanted.lower() != AUTO:
             self._add(self._named(wanted, variants))
             return
-        for variant in variants:
+        for variant in usable:
             problem = self._problem(variant)
             if problem is None and self._add(variant):
                 return
             self.left_out.append(problem or LeftOut(variant.name, Unusable.DAMAGED.value))
             self.others = [name for name in self.others if name != variant.name]
-        raise NoVariantRuns(self.left_out)
+        too_new = [_left_out(variant) for variant in variants if variant.unusable is Unusable.PROCESSOR]
+        raise NoVariantRuns([*self.left_out, *too_new])
 
     def use_only(self, file: Path) -> None:
         """Registers one file, untried."""
@@ -192,7 +196,7 @@ class Backends:
     def _problem(self, variant: Variant, *, again: bool = False) -> LeftOut | None:
         """Returns why a variant is out of the question; `again` gives one that failed another chance."""
         if variant.unusable is not None:
-            return LeftOut(variant.name, variant.unusable.value, variant.detail)
+            return _left_out(variant)
         verdict = self._verdict(variant.file, _processor(), again=again)
         if verdict is None:
             return LeftOut(variant.name, "untried") if variant.name in _RISKY else None
@@ -223,6 +227,11 @@ class Backends:
             return None
         self._verdicts.put(file, surroundings, verdict)
         return verdict
+
+
+def _left_out(variant: Variant) -> LeftOut:
+    assert variant.unusable is not None
+    return LeftOut(variant.name, variant.unusable.value, variant.detail)
 
 
 def card_kind(file: Path) -> str:

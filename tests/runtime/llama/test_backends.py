@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,24 @@ def test_where_no_trial_can_be_held_only_what_is_known_to_trap_is_left_out(machi
     assert backends.left_out[0].why == "it could not be tried"
     here.start()
     assert "zen4" in here.tried  # nothing was remembered
+
+
+def test_damaged_and_withheld_variants_are_told_and_those_for_newer_processors_are_not(
+    machine: Callable[..., Machine],
+) -> None:
+    def score(file: Path) -> int:
+        if "zen4" in file.name:
+            raise OSError("file too short")
+        return 0 if "sapphirerapids" in file.name else SCORES[short(file.name)]
+
+    def no_avx2(features: Iterable[str]) -> frozenset[str]:
+        return frozenset({"avx2"} & set(features))
+
+    backends = machine().start(score=score, denied=no_avx2)
+    assert backends.variant == "x64"
+    assert [(one.name, one.why) for one in backends.left_out] == [
+        ("haswell", "the operating system withholds avx2"), ("zen4", "it cannot be loaded: file too short"),
+    ]  # fmt: skip
 
 
 def test_a_variant_that_cannot_be_loaded_gives_way(machine: Callable[..., Machine]) -> None:
