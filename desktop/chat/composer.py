@@ -48,7 +48,7 @@ class MessageEdit(QPlainTextEdit):
 
     submitted = Signal()
     edit_last_requested = Signal()
-    long_pasted = Signal(str)
+    long_pasted = Signal(object)  # str, which as such would be copied into Qt's text and back
     undo_beyond = Signal()
     focus_moved = Signal(bool)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,11 @@ import pytest
 
 from desktop.store.database import ChatDatabase
 from driven_window import DrivenWindow
+from window_kills import Kills
 
 STORY = "Write a long story about an old mill by the river, with many details."
-KILLS = 40
+REAL_KILLS = 20
+KILLS = 80
 
 
 @pytest.fixture
@@ -60,9 +63,9 @@ def test_a_closed_window_keeps_the_partial_answer_and_leaves_no_process(window: 
 
 @pytest.mark.acceptance
 @pytest.mark.timeout(1800)
-def test_a_window_killed_at_random_moments_loses_at_most_the_last_second(quern_home: Path) -> None:
+def test_a_window_killed_while_the_real_model_writes_loses_at_most_the_last_second(quern_home: Path) -> None:
     draw = random.Random(20)
-    for _ in range(KILLS):
+    for _ in range(REAL_KILLS):
         window = DrivenWindow(quern_home)
         window.ready()
         window.do("send", text=STORY)
@@ -91,3 +94,14 @@ def _check_kept(home: Path, chat: str, seen: list[tuple[float, str]], killed_at:
     a_second_before = [text for moment, text in seen if moment <= killed_at - 1.0]
     assert answer.content.startswith(a_second_before[-1] if a_second_before else "")
     assert seen[-1][1].startswith(answer.content) or answer.content.startswith(seen[-1][1])
+
+
+@pytest.mark.acceptance
+@pytest.mark.timeout(1800)
+def test_a_window_killed_at_any_moment_keeps_everything_that_was_finished(tmp_path: Path) -> None:
+    kills = Kills(tmp_path)
+    for number in range(KILLS):
+        kills.kill_once(number)
+    told = f"slowest start {max(kills.starts):.1f} s, {len(kills.ledger.ended)} answers kept"
+    sys.stdout.write(f"{KILLS} kills, {told}\n")
+    assert max(kills.starts) < 5

@@ -7,6 +7,7 @@ other end, for tests.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -23,8 +24,11 @@ _PATIENCE = 60.0
 class DrivenWindow:
     """One running window on a profile folder."""
 
-    def __init__(self, home: Path, **environment: str) -> None:
+    def __init__(self, home: Path, *, script: dict[str, Any] | None = None, **environment: str) -> None:
+        """With a `script`, a scripted engine answers in place of the real one."""
         settings = {"QUERN_HOME": str(home), "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT), **environment}
+        if script is not None:
+            settings["QUERN_TEST_SCRIPT"] = json.dumps(script)
         self.process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **settings}
         )
@@ -80,6 +84,13 @@ def _run() -> int:
 
     from desktop.app import Opening
 
+    if script := os.environ.pop("QUERN_TEST_SCRIPT", ""):
+        import scripted_engine
+        from desktop import application
+
+        application.EngineClient = functools.partial(  # type: ignore[misc, assignment]
+            application.EngineClient, command=lambda: scripted_engine.command(**json.loads(script))
+        )
     opening = Opening()
     if not opening.first:
         return 3
@@ -122,6 +133,27 @@ class _Driver:
                 session.open(command["chat"])
             case "regenerate":
                 session.regenerate(command["id"])
+            case "edit":
+                session.edit_and_resend(command["id"], command["text"])
+            case "new":
+                session.new_chat()
+            case "draft":
+                session.set_draft(command["text"])
+            case "rename":
+                session.rename_chat(session.chat_id, command["text"])
+            case "delete":
+                session.delete_chat(command["chat"])
+            case "restore":
+                self._opening.application.parts.store.restore_chat(command["chat"])
+            case "import":
+                self._opening.application.window.exchange.read(Path(command["path"]))
+            case "convert":
+                self._convert(Path(command["path"]), Path(command["target"]))
+
+    def _convert(self, source: Path, target: Path) -> None:
+        from desktop.convert.conversion import Conversion
+
+        self._opening.application.parts.jobs.add(Conversion(source, target, "Q8_0"))
 
     def _state(self) -> dict[str, Any]:
         if self._opening.application is None:

@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from desktop.backups_card import BackupsCard
 from desktop.chat.composer import PasteChip
 from desktop.chat.waiting_rows import WaitingRow
 from runtime.messages import Role
@@ -45,7 +46,7 @@ MOODS: tuple[dict[str, Any], ...] = (
     {"reply": "# A\n\n" + "| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n" * 8, "used": 4000},
 )  # fmt: skip
 _WORDS = ("old", "mill", "river", "water", "stone", "春眠不觉晓", "שלום", "naïve", "\U0001f600", "<b>", "*bold*", "$5")
-_THROWS_AWAY = (PasteChip, WaitingRow)  # what is in them is taken away by their buttons for good
+_THROWS_AWAY = (PasteChip, WaitingRow, BackupsCard)  # their buttons take texts away for good, as they should
 
 
 class Actions:
@@ -89,7 +90,7 @@ class Actions:
     def _visible(self, kind: type[QWidget]) -> list[Any]:
         """Returns the widgets of a kind that a person could reach now, on the page that shows."""
         found = self.window.findChildren(kind)
-        return [w for w in found if w.isVisible() and w.isEnabled() and not isinstance(w.parent(), _THROWS_AWAY)]
+        return [w for w in found if w.isVisible() and w.isEnabled() and not _throws_away(w)]
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -328,6 +329,11 @@ class Actions:
 
     def die(self) -> None:
         """The window is killed; the driver does it, after it has kept its ledger."""
+
+
+def _throws_away(widget: QWidget) -> bool:
+    parent = widget.parentWidget()
+    return parent is not None and (isinstance(parent, _THROWS_AWAY) or _throws_away(parent))
 
 
 def _entries(menu: QMenu) -> list[Any]:
