@@ -126,9 +126,8 @@ class ComposingArea(QWidget):
             self._end_edit()
             self.composer.set_draft(before)
         elif self._session.busy and not self._editing:
-            self._waiting.add(self._chat_id, text)
             self.composer.clear()
-            self._session.keep_draft()  # which holds what waits: it counts as said
+            self._waiting.add(self._chat_id, text)
         else:
             self.meter.say(_("This chat is still being opened. Your text stays here."))
 
@@ -138,6 +137,7 @@ class ComposingArea(QWidget):
         if chat_id == self._chat_id:
             self.waiting_rows.show_texts(self._waiting.of(chat_id))
             self._note_draft()
+            self._session.keep_draft()  # which holds what waits: it counts as said
 
     def _take_waiting(self, number: int) -> str:
         text = self._waiting.take(self._chat_id, number)
@@ -146,7 +146,8 @@ class ComposingArea(QWidget):
 
     def edit_waiting(self, number: int) -> None:
         """Takes a waiting message back into the composer, before what is written there."""
-        self._write_before(self._take_waiting(number))
+        self._write_before(self._waiting.of(self._chat_id)[number])  # first, so that it is always somewhere
+        self._take_waiting(number)
 
     def _take_back(self, chat_id: str, text: str) -> None:
         """The answer failed: what waited for it is a draft again."""
@@ -158,6 +159,7 @@ class ComposingArea(QWidget):
         """Puts a text before what is written; while an earlier message is edited, before what comes back afterwards."""
         if self._editing:
             self._before_editing = _joined(Draft.of(text), self._before_editing)
+            self._note_draft()
         else:
             self.composer.set_draft(_joined(Draft.of(text), self.composer.draft))
 
@@ -226,9 +228,10 @@ class ComposingArea(QWidget):
     # --- drafts ----------------------------------------------------------------------------------------------------
 
     def _note_draft(self) -> None:
-        if not self._editing:
-            self._drafts[self._chat_id] = self.composer.draft
-            self._session.set_draft(self._waiting.draft_with(self._chat_id, self.composer.draft.message))
+        """What is edited is no draft; what was written before it still is."""
+        draft = self._before_editing if self._editing else self.composer.draft
+        self._drafts[self._chat_id] = draft
+        self._session.set_draft(self._waiting.draft_with(self._chat_id, draft.message))
         self.context.soon()
 
     def _leave_chat(self, chat_id: str) -> None:

@@ -243,15 +243,20 @@ class ChatSession(QObject):
 
     def send(self, text: str) -> bool:
         """Sends a message; returns False, and does nothing, while this chat is being answered or text is blank."""
+        return self._send(text)
+
+    def _send(self, text: str, *, waited: bool = False) -> bool:
+        """Sends; the draft of a message that `waited` is not what was sent, and stays."""
         if not self._free() or not text.strip():
             return False
-        self._add_question(clean_text(text), parent=self._branch[-1].id if self._branch else None)
+        parent = self._branch[-1].id if self._branch else None
+        self._add_question(clean_text(text), parent=parent, keeps_draft=waited)
         return True
 
     def send_next(self, chat_id: str) -> None:
         """Sends the message that waits in a chat, shown or not; it waits on where the chat is being answered."""
         texts = self.waiting.of(chat_id)
-        if texts and chat_id == self.chat_id and self.send(texts[0]):
+        if texts and chat_id == self.chat_id and self._send(texts[0], waited=True):
             self.waiting.sent(chat_id)
         elif texts:
             self._store.load_chat(chat_id, self._send_unseen)
@@ -305,7 +310,9 @@ class ChatSession(QObject):
             return False
         old = self._branch[at]
         self._cut(at)
-        self._add_question(clean_text(text), parent=old.parent_id, versions=old.versions + 1, pinned=old.pinned)
+        self._add_question(
+            clean_text(text), parent=old.parent_id, versions=old.versions + 1, pinned=old.pinned, keeps_draft=True
+        )
         return True
 
     def pin(self, ids: Sequence[str], pinned: bool) -> tuple[str, ...]:
@@ -475,16 +482,18 @@ class ChatSession(QObject):
             self._items.remove_from(self._branch[at].id)
             del self._branch[at:]
 
-    def _add_question(self, text: str, *, parent: str | None, versions: int = 1, pinned: bool = False) -> None:
-        self._draft_timer.stop()
+    def _add_question(
+        self, text: str, *, parent: str | None, versions: int = 1, pinned: bool = False, keeps_draft: bool = False
+    ) -> None:
         self._ensure_stored()
         if not self.title:
             self.rename_chat(self.chat_id, title_from(text))
-        if self._chat.draft:
-            self._chat = msgspec.structs.replace(self._chat, draft="")
-            self._store_draft()
         self._add(Role.USER, text, parent=parent, versions=versions, pinned=pinned)
         self._add_answer()
+        if self._chat.draft and not keeps_draft:  # only now: a killed window has it twice rather than not at all
+            self._draft_timer.stop()
+            self._chat = msgspec.structs.replace(self._chat, draft="")
+            self._store_draft()
 
     def _add_answer(self, *, versions: int = 1, pinned: bool = False) -> None:
         self._add(

@@ -228,6 +228,38 @@ def test_message_that_comes_back_while_another_is_edited_joins_the_draft(open_wi
     assert window.composing.composer.draft == Draft("what waited\n\nhalf a thought")
 
 
+def stored_draft(window: MainWindow, qtbot: QtBot) -> str:
+    """Returns the draft of the chat that is shown, as it is on disk now."""
+    found: list[Any] = []
+    window._parts.store.load_chat(window._parts.session.chat_id, found.append)
+    qtbot.waitUntil(lambda: bool(found))
+    return str(found[0].chat.draft)
+
+
+def test_what_waits_is_on_disk_at_once_and_stays_there_until_it_is_sent(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(echo=True, delay=0.2), qtbot)
+    write(window, qtbot, "one " * 20)
+    for text in ("two", "three", "four"):
+        write(window, qtbot, text)
+    assert stored_draft(window, qtbot) == "two\n\nthree\n\nfour"
+    window._parts.session.stop()
+    qtbot.waitUntil(lambda: len(texts(window)) > 2)
+    assert stored_draft(window, qtbot) == "three\n\nfour"
+
+
+def test_what_comes_back_while_a_message_is_edited_is_on_disk_too(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    window.composing.edit(window._parts.items.item(0).id)
+    window.composing._take_back(window._parts.session.chat_id, "what waited")
+    window._parts.session.keep_draft()
+    assert stored_draft(window, qtbot) == "what waited"
+    window.new_chat()
+    window._open_chat(window.sidebar.model.row(window.sidebar.model.index(1)).chat_id, None)
+    qtbot.waitUntil(lambda: window.composing.composer.draft == Draft("what waited"))
+
+
 def test_window_built_again_goes_on_editing(open_window: Open, qtbot: QtBot) -> None:
     older = ready(open_window(), qtbot)
     write(older, qtbot, "one")
