@@ -48,7 +48,7 @@ _ICON_SIDE = 64
 _SETTLE_MS = 3_000  # by then the model is being loaded and nobody has begun to type
 # A fifth of a second of one slot, were they imported with the first answer or the first look at a page.
 _SOON_NEEDED = ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page",
-                "desktop.notebook.page")  # fmt: skip
+                "desktop.notebook.page", "desktop.chat.ledger.panel")  # fmt: skip
 _END_MS = 2_600  # whatever still runs then is ended the hard way
 
 

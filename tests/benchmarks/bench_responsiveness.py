@@ -294,7 +294,8 @@ def main() -> None:
         os.environ["QUERN_HOME"] = home
         application = QApplication([])
         gc.disable()  # as in the application, which collects when nothing else is to be done
-        for name in ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page"):
+        for name in ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page",
+                     "desktop.chat.ledger.panel"):  # fmt: skip
             __import__(name)  # as the application does ahead of time
         say("streaming into 300 messages", stream(options.tokens))
         say("opening 2,000 messages", open_long())

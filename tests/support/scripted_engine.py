@@ -40,6 +40,7 @@ class Script:
     load_seconds: float = 0.0
     load_crash: str = ""  # as `crash_how`, while loading
     load_error: str = ""  # a title: loading is refused with it
+    refuse: str = ""  # the code of an error that measuring foretells
     fail_code: str = "scripted"
     fail_once: bool = False  # later answers are given
     trained: int = 0  # tokens of the context that the model was made for
@@ -118,7 +119,10 @@ class ScriptedEngine:
             if sum(counts) - sum(counts[known] for known in gone) > room and at not in pinned:
                 gone.append(at)
         total = sum(counts) - sum(counts[at] for at in gone)
-        fields = {"tokens": counts, "reused": counts, "total": total, "cached": total, "context_length": room}
+        fields: dict[str, Any] = {"tokens": counts, "reused": counts, "total": total, "cached": total}
+        fields["context_length"] = room
+        if self._script.refuse:
+            fields["error"] = {"title": "It would be refused.", "code": self._script.refuse}
         following = [at for at in range(len(messages) - 1) if at not in (*gone, *pinned)][:1]
         self._send("context_measured", item["id"], dropped=gone, next=following, held=pinned, reserve=8, **fields)
 

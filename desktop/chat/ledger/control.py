@@ -52,7 +52,7 @@ class LedgerControl(QObject):
             panel = self.panel = LedgerPanel()
             panel.close_requested.connect(lambda: self.visible_requested.emit(False))
             panel.policy_requested.connect(self.policy_requested)
-            panel.remedy_requested.connect(lambda error: self.remedy_requested.emit(error.code if error else ""))
+            panel.remedy_requested.connect(self.remedy_requested)
             panel.message_chosen.connect(self._go_to)
             panel.pin_requested.connect(self.pin)
         self._show(self._composing.context.ledger or Ledger())

@@ -134,7 +134,7 @@ def ledger_of(
             kind=Kind.DRAFT if is_draft else _KINDS[message.role],
             author=(records[-1].model if records else "") or names[message.role],
             text=message.content, tokens=tokens, reused=measured.reused[at],
-            id=records[-1].id if records and not is_draft else "", pinned=any(record.pinned for record in records),
+            id=records[-1].id if records else "", pinned=any(record.pinned for record in records),
             held=at in held, loose=at in loose, left_out=at in gone, next=at in following,
             missed=bool(places) and missed.issuperset(places),
         ))  # fmt: skip

@@ -6,7 +6,7 @@ Shows ledgers and says what is wanted with a message; measures nothing and pins 
 from __future__ import annotations
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QListView, QVBoxLayout, QWidget
 
 from desktop import fonts
@@ -14,13 +14,13 @@ from desktop.chat.ledger.bar import Legend, StackedBar
 from desktop.chat.ledger.entries import Entry, Ledger, entry_sentence, policy_sentences, reuse_sentence, usage_sentence
 from desktop.chat.ledger.rows import EntryRole, LedgerDelegate, LedgerRows
 from desktop.controls.buttons import Button, IconButton, Words
-from desktop.controls.notice import Notice
 from desktop.human import whole_number
 from desktop.theme import Space, current_theme
 from runtime.errors import ErrorInfo
 from runtime.text import _, ngettext, sentences
 
 _PREVIEW_LINES = 4
+_LOW = 620  # pixels of height below which the list needs the preview's room
 _Index = QModelIndex | QPersistentModelIndex
 
 
@@ -100,7 +100,7 @@ class EntryPreview(QFrame):
         self.entry = entry
         self._facts.setText(entry_sentence(entry) if entry is not None else _("Point at a message to see it here."))
         self._text.setText(entry.preview if entry is not None else "")
-        self.pin.setText(_("Unpin") if entry is not None and entry.pinned else _("Pin in the context"))
+        self.pin.setText(_("Unpin from the context") if entry is not None and entry.pinned else _("Pin in the context"))
         for button in (self.go, self.pin):
             button.setEnabled(entry is not None and bool(entry.id))
 
@@ -110,7 +110,7 @@ class LedgerPanel(QWidget):
 
     close_requested = Signal()
     policy_requested = Signal()  # the setting is to be shown
-    remedy_requested = Signal(object)  # ErrorInfo
+    remedy_requested = Signal(str)  # the code of the error that the next message would meet
     message_chosen = Signal(str)  # id, to be shown in the conversation
     pin_requested = Signal(str, bool)  # id, whether it shall be pinned
 
@@ -120,12 +120,14 @@ class LedgerPanel(QWidget):
         self.ledger = Ledger()
         self._rows = LedgerRows(self)
         self.list, self.preview = EntryList(self._rows), EntryPreview()
-        self.bar, self.legend, self.notice = StackedBar(), Legend(), Notice()
+        self.bar, self.legend, self.remedy = StackedBar(), Legend(), Button("")
+        self._refused, self._advice = Words(tone="bad"), Words(tone="quiet")
         self._usage, self._reuse, self._policy = Words(), Words(tone="quiet"), Words(tone="quiet")
         self._count, self._empty = Words(wrap=False), Words(tone="quiet")
         self._usage.setFont(fonts.strong())
         self._count.setFont(fonts.strong())
-        for words in (self._reuse, self._policy):
+        self._refused.setFont(fonts.strong())
+        for words in (self._reuse, self._policy, self._advice):
             words.setFont(current_theme().quiet_font)
         self.change_policy = Button(_("Change what happens then"), kind="link")
         self._filled = QWidget()
@@ -145,12 +147,10 @@ class LedgerPanel(QWidget):
         inner = QVBoxLayout(self._filled)
         inner.setContentsMargins(0, 0, 0, 0)
         inner.setSpacing(Space.SMALL)
-        inner.addLayout(_padded(self._usage, self._reuse, self.bar, self.legend, self.notice, self._policy))
-        link = QHBoxLayout()
-        link.setContentsMargins(Space.LARGE - Space.TINY - 1, 0, Space.LARGE, 0)  # its words stand under the others
-        link.addWidget(self.change_policy)
-        link.addStretch(1)
-        inner.addLayout(link)
+        inner.addLayout(_padded(self._usage, self._reuse, self.bar, self.legend, self._refused, self._advice))
+        inner.addLayout(_beside(self.remedy, left=Space.LARGE))
+        inner.addLayout(_padded(self._policy))
+        inner.addLayout(_beside(self.change_policy, left=Space.LARGE - Space.TINY - 1))  # its words under the others
         inner.addLayout(_padded(self._count))
         inner.addWidget(self.list, 1)
         inner.addLayout(_padded(self.preview))
@@ -168,7 +168,7 @@ class LedgerPanel(QWidget):
     def _connect(self) -> None:
         self.close_button.clicked.connect(self.close_requested)
         self.change_policy.clicked.connect(self.policy_requested)
-        self.notice.acted.connect(lambda _code: self.remedy_requested.emit(self.ledger.error))
+        self.remedy.clicked.connect(self._help)
         self.list.shown.connect(self.preview.show_entry)
         for source in (self.list.chosen, self.preview.go_pressed):
             source.connect(self._go)
@@ -197,10 +197,19 @@ class LedgerPanel(QWidget):
         self._empty.setText(sentences(error.title, error.message, error.hint))
 
     def _show_error(self, error: ErrorInfo | None, remedy: str) -> None:
-        while self.notice.code:
-            self.notice.dismiss()
-        if error is not None:
-            self.notice.show_error(error, action=remedy, tone="caution")
+        """Says that the next message would be refused, in place of what happens when the context is full."""
+        self._refused.setText(error.title if error is not None else "")
+        self._advice.setText(error.hint if error is not None else "")
+        self.remedy.setText(remedy)
+        for part in (self._refused, self._advice):
+            part.setVisible(error is not None)
+        self.remedy.setVisible(bool(remedy))
+        self._policy.setVisible(error is None)
+        self.change_policy.setVisible(error is None)
+
+    def _help(self) -> None:
+        if self.ledger.error is not None:
+            self.remedy_requested.emit(self.ledger.error.code)
 
     def _refresh_preview(self) -> None:
         """The message that is shown may have been pinned, answered or removed meanwhile."""
@@ -215,6 +224,10 @@ class LedgerPanel(QWidget):
         if entry.id:
             self.pin_requested.emit(entry.id, not entry.pinned)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.preview.setVisible(self.height() >= _LOW)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self.close_requested.emit()
@@ -228,6 +241,14 @@ def _count_sentence(ledger: Ledger) -> str:
     if not ledger.left_out:
         return words
     return _("{messages}, {n} of them left out").format(messages=words, n=whole_number(ledger.left_out))
+
+
+def _beside(widget: QWidget, *, left: int) -> QHBoxLayout:
+    row = QHBoxLayout()
+    row.setContentsMargins(left, 0, Space.LARGE, 0)
+    row.addWidget(widget)
+    row.addStretch(1)
+    return row
 
 
 def _padded(*widgets: QWidget) -> QVBoxLayout:

@@ -86,7 +86,7 @@ class ContextWatch(QObject):
             return
         sampling = self._session.sampling
         asked, written = self._session.asked, self._draft().strip()
-        question = with_draft(asked, written)
+        question = with_draft(asked, written, joins=not self._session.busy)
         self._question = _Question(
             self._session.chat_id, question, self._session.branch, sampling.context_policy, bool(written)
         )
@@ -122,10 +122,14 @@ class ContextWatch(QObject):
         return question
 
 
-def with_draft(asked: Asked, written: str) -> Asked:
-    """Returns what would be asked if this were sent now; it is a turn of its own, also behind an open question."""
+def with_draft(asked: Asked, written: str, *, joins: bool = False) -> Asked:
+    """Returns what would be asked if this were sent now; where it `joins`, as part of a question without an answer."""
     if not written:
         return asked
+    last = asked.messages[-1] if asked.messages else None
+    if joins and last is not None and last.role is Role.USER:
+        joined = Message(Role.USER, f"{last.content}\n\n{written}")
+        return replace(asked, messages=(*asked.messages[:-1], joined))
     return replace(
         asked, messages=(*asked.messages, Message(Role.USER, written)), sources=(*asked.sources, ())
     )

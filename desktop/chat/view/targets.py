@@ -23,7 +23,8 @@ _TEXTS = {
     "copy": N_("Copy"), "copy_all": N_("Copy with the reasoning"), "raw": N_("Show the source"),
     "meaning": N_("Show it formatted"),
     "thought": N_("Show the reasoning"), "hide_thought": N_("Hide the reasoning"),
-    "again": N_("Answer again"), "edit": N_("Edit"), "pin": N_("Pin in the context"), "unpin": N_("Unpin"),
+    "again": N_("Answer again"), "edit": N_("Edit"),
+    "pin": N_("Pin in the context"), "unpin": N_("Unpin from the context"),
     "previous": N_("Previous version"), "next": N_("Next version"), "code": N_("Copy code"),
 }  # fmt: skip
 

@@ -82,6 +82,15 @@ def test_what_is_being_written_is_an_entry_that_is_no_message_yet() -> None:
     assert with_draft(asked("", branch), "") == asked("", branch)
 
 
+def test_what_is_written_behind_a_question_without_an_answer_becomes_part_of_it() -> None:
+    branch = branch_of("What?")
+    question = with_draft(asked("", branch), "And why?", joins=True)
+    assert [message.content for message in question.messages] == ["What?\n\nAnd why?"]
+    found = ledger_of(measured(tokens=(7,), reused=(3,)), question, branch, policy="stop", drafted=True)
+    assert [(entry.kind, entry.id) for entry in found.entries] == [(Kind.DRAFT, "m0")]
+    assert with_draft(asked("", branch_of("What?", "That.")), "Why?", joins=True).messages[2].content == "Why?"
+
+
 def test_what_the_last_answer_was_written_without_is_shown() -> None:
     branch = branch_of("What?", "That.", "Why?", "Because.")
     branch[3] = msgspec.structs.replace(branch[3], receipt=Receipt(reason="end", left_out=((0, 2),)))

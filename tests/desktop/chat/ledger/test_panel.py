@@ -119,7 +119,7 @@ def test_a_message_is_pinned_from_everywhere_marked_and_undone(open_window: Open
     assert session.pinned == (first,)
     assert window._parts.items.item(0).pinned
     qtbot.waitUntil(lambda: panel.ledger.entries[0].pinned)
-    assert panel.preview.pin.text() == "Unpin"
+    assert panel.preview.pin.text() == "Unpin from the context"
     window.view.undo_requested.emit()  # Ctrl+Z
     assert session.pinned == ()
     window.view.show_message(first)
@@ -130,7 +130,7 @@ def test_a_message_is_pinned_from_everywhere_marked_and_undone(open_window: Open
     entry = next(entry for entry in window.view.message_menu(first).actions() if entry.text() == "Pin in the context")
     entry.trigger()  # in its menu
     assert session.pinned == (first,)
-    assert any(entry.text() == "Unpin" for entry in window.view.message_menu(first).actions())
+    assert any(entry.text() == "Unpin from the context" for entry in window.view.message_menu(first).actions())
 
 
 def test_what_is_left_out_is_shown_and_pinning_brings_it_back(open_window: Open, qtbot: QtBot) -> None:
@@ -157,6 +157,20 @@ def test_pins_go_to_the_engine_and_what_it_dropped_is_kept(open_window: Open, qt
     assert [entry.missed for entry in panel.ledger.entries] == [True, True, False, False, False, False]
     session.open(session.chat_id)
     qtbot.waitUntil(lambda: session.pinned == (session.branch[2].id,) if len(session.branch) == 6 else False)
+
+
+def test_what_would_be_refused_is_said_with_the_button_that_helps(open_window: Open, qtbot: QtBot) -> None:
+    window = open_window(context=20, refuse="pinned_too_long")
+    session = window._parts.session
+    ask(window, qtbot, "remember this")
+    session.pin([session.branch[0].id], True)
+    panel = opened_panel(window, qtbot, 2)
+    qtbot.waitUntil(lambda: panel._refused.isVisible())
+    assert panel._refused.text() == "It would be refused."
+    assert not panel._policy.isVisible()
+    assert panel.remedy.text() == "Unpin all messages"
+    panel.remedy.click()
+    assert session.pinned == ()
 
 
 def test_without_a_model_the_panel_says_what_it_will_show(open_window: Open, qtbot: QtBot) -> None:
