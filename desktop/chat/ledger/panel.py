@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QListView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QListView, QStyleOptionViewItem, QVBoxLayout, QWidget
 
 from desktop import fonts
 from desktop.chat.ledger.bar import Legend, StackedBar
@@ -20,6 +20,7 @@ from runtime.errors import ErrorInfo
 from runtime.text import _, ngettext, sentences
 
 _PREVIEW_LINES = 4
+_LEAST_ROWS = 2
 _LOW = 620  # pixels of height below which the list needs the preview's room
 _Index = QModelIndex | QPersistentModelIndex
 
@@ -40,6 +41,8 @@ class EntryList(QListView):
         self.setUniformItemSizes(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
+        row = self.itemDelegate().sizeHint(QStyleOptionViewItem(), QModelIndex())
+        self.setMinimumHeight(_LEAST_ROWS * row.height())
         self.setAccessibleName(_("Messages in the context"))
         self.entered.connect(self._show)
         self.clicked.connect(self._choose)
