@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_CENTRE = 360  # pixels in which a conversation can be read
+_LEAST_PAGE = 540  # and in which the other pages have room for their tables
 _NO_TEMPLATE = "no_template_in_model"
 _PRIVATE = (  # may hold the person's own words
     "stop", "grammar", "json_schema", "logit_bias", "lora", "draft_model", "template", "template_vars", "dry_breakers",
@@ -233,6 +234,7 @@ class MainWindow(QWidget):
         self.exchange.imported.connect(lambda chat_id: self._open_chat(chat_id, None))
         self.pages.turned.connect(self.sidebar.mark_page)
         self.pages.turned.connect(self.header.follow_page)
+        self.pages.turned.connect(self._follow_page)
         self.pages.notebook_made.connect(self._join_notebook)
         self.pages.text_dropped.connect(self.composing.composer.add_chip)
         self.pages.failed.connect(self.show_problem)
@@ -534,10 +536,20 @@ class MainWindow(QWidget):
             self.focus_composer()
         self._share_width()
 
+    @property
+    def _least(self) -> int:
+        return _LEAST_CENTRE if self.pages.page in ("chat", "notebook") else _LEAST_PAGE
+
+    def _follow_page(self, _page: str) -> None:
+        """A page that needs more room gets it: the settings go first, then the chats."""
+        if self._panel_is_open and self.width() - self._panel_width < self._least:
+            self.show_panel(False)
+        self._share_width()
+
     def _share_width(self) -> None:
         """Gives both sides the width they had, and the conversation the rest; without room, the chats step aside."""
         left, right = self._sidebar_width, self._panel_width if self._docked is not None else 0
-        shown = self._sidebar_wanted and self.width() - left - right >= _LEAST_CENTRE
+        shown = self._sidebar_wanted and self.width() - left - right >= self._least
         self.sidebar.setVisible(shown)
         self.header.sidebar_button.setVisible(not shown)
         docked = [right] * (self.splitter.count() - 2)  # at most one of them is shown

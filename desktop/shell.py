@@ -16,7 +16,7 @@ from desktop.state_file import StateFile
 from desktop.theme import Corner, Size, Space, current_theme
 
 STATE_KEY = "window"
-_LEAST = (640, 480)
+_LEAST = (600, 340)  # a screen of 1280 × 720 at 200 %, without its panels
 _FIRST = (1120, 760)
 _HEADER = Size.BUTTON + 2 * Space.SMALL
 _COMPOSER = Size.BUTTON + 2 * Space.SMALL + 2

@@ -52,7 +52,7 @@ class FindBar(QFrame):
         self.setProperty("kind", "popup")
         self.setAccessibleName(_("Find in this chat"))
         self.field = FindField(_("Find in this chat"))
-        self.field.setFixedWidth(_FIELD_WIDTH)
+        self.field.setMaximumWidth(_FIELD_WIDTH)
         self.count = Words("", tone="quiet", wrap=False)
         self.count.setFont(current_theme().quiet_font)
         self.count.setFixedWidth(_COUNT_WIDTH)
@@ -76,6 +76,11 @@ class FindBar(QFrame):
         self.previous.clicked.connect(lambda: self.stepped.emit(-1))
         self.next.clicked.connect(lambda: self.stepped.emit(1))
         self.close_button.clicked.connect(self.closed)
+
+    @property
+    def wide(self) -> int:
+        """How wide it is where there is room."""
+        return self.sizeHint().width() - self.field.sizeHint().width() + _FIELD_WIDTH
 
     def show_count(self, index: int, total: int, *, searching: bool) -> None:
         """Says which hit of how many is shown; more may come while `searching`."""

@@ -70,7 +70,8 @@ class FindInChat(QObject):
         self._view.marks.show(finder.pattern, finder.current)
 
     def _place(self) -> None:
-        self.bar.adjustSize()
+        room = self._view.viewport().width() - 2 * Space.LARGE
+        self.bar.resize(min(self.bar.wide, room), self.bar.sizeHint().height())
         right = self._view.viewport().width() - Space.LARGE
         self.bar.move(max(right - self.bar.width(), 0), Space.SMALL)
 

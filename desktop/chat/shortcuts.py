@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from desktop import fonts
 from desktop.actions import shown_shortcuts
@@ -13,7 +14,7 @@ from runtime.text import _
 
 
 class ShortcutsCard(QFrame):
-    """Two columns of what, and which keys."""
+    """What, and which keys: in two columns where the screen has room for them."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent, Qt.WindowType.Popup | Qt.WindowType.FramelessWindowHint)
@@ -26,29 +27,48 @@ class ShortcutsCard(QFrame):
         column.setContentsMargins(Space.WIDE, Space.LARGE, Space.WIDE, Space.LARGE)
         column.setSpacing(Space.MEDIUM)
         column.addWidget(title)
-        column.addLayout(self._table())
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._area.setWidget(self._body(side_by_side=2))
+        column.addWidget(self._area, 1)
 
-    def _table(self) -> QGridLayout:
-        table = QGridLayout()
+    def _body(self, *, side_by_side: int) -> QWidget:
+        body = QWidget()
+        body.setObjectName("cardBody")
+        table = QGridLayout(body)
+        table.setContentsMargins(0, 0, Space.SMALL, 0)
         table.setHorizontalSpacing(Space.HUGE)
         table.setVerticalSpacing(Space.SMALL)
         shown = shown_shortcuts()
-        height = (len(shown) + 1) // 2  # side by side, so that the list fits a small screen
+        height = -(-len(shown) // side_by_side)
         for number, (words, keys) in enumerate(shown):
             row, column = number % height, 2 * (number // height)
             table.addWidget(Words(words, wrap=False), row, column)
             key = Words(keys, tone="quiet", wrap=False)
             key.setFont(current_theme().code_font)
             table.addWidget(key, row, column + 1, Qt.AlignmentFlag.AlignRight)
-        return table
+        return body
 
     def open_over(self, window: QWidget) -> None:
         """Shows the card in the middle of a window."""
-        self.adjustSize()
+        room, frame = window.screen().availableGeometry(), self.sizeHint() - self._area.sizeHint()
+        if frame.width() + self._area.widget().sizeHint().width() + Space.LARGE > room.width():
+            self._area.setWidget(self._body(side_by_side=1))
+        body = self._area.widget().sizeHint()
+        width = min(frame.width() + body.width() + Space.LARGE, room.width())
+        self.resize(width, min(frame.height() + body.height(), room.height() - Space.HUGE))
         place = window.mapToGlobal(window.rect().center()) - QPoint(self.width() // 2, self.height() // 2)
         self.move(place)
         self.show()
         self.setFocus()
 
-    def keyPressEvent(self, _event: object) -> None:
-        self.close()
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        bar = self._area.verticalScrollBar()
+        steps = {Qt.Key.Key_Down: bar.singleStep(), Qt.Key.Key_Up: -bar.singleStep(),
+                 Qt.Key.Key_PageDown: bar.pageStep(), Qt.Key.Key_PageUp: -bar.pageStep()}  # fmt: skip
+        if bar.maximum() and event.key() in steps:
+            bar.setValue(bar.value() + steps[Qt.Key(event.key())])
+        else:
+            self.close()

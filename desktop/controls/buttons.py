@@ -154,6 +154,12 @@ class Choice(QComboBox):
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
         painter.drawComplexControl(self.style().ComplexControl.CC_ComboBox, option)
+        room = self.style().subControlRect(
+            self.style().ComplexControl.CC_ComboBox, option, self.style().SubControl.SC_ComboBoxEditField, self
+        ).width()  # fmt: skip
+        option.currentText = self.fontMetrics().elidedText(  # type: ignore[attr-defined]
+            self.currentText(), Qt.TextElideMode.ElideRight, room - Space.TINY
+        )
         painter.drawControl(self.style().ControlElement.CE_ComboBoxLabel, option)
         self._draw_arrow(painter)
 
