@@ -54,10 +54,11 @@ class ShortcutsCard(QFrame):
     def open_over(self, window: QWidget) -> None:
         """Shows the card in the middle of a window."""
         room, frame = window.screen().availableGeometry(), self.sizeHint() - self._area.sizeHint()
-        if frame.width() + self._area.widget().sizeHint().width() + Space.LARGE > room.width():
+        bar = self._area.verticalScrollBar().sizeHint().width() + Space.WIDE
+        if frame.width() + self._area.widget().sizeHint().width() + bar > room.width():
             self._area.setWidget(self._body(side_by_side=1))
         body = self._area.widget().sizeHint()
-        width = min(frame.width() + body.width() + Space.LARGE, room.width())
+        width = min(frame.width() + body.width() + bar, room.width())
         self.resize(width, min(frame.height() + body.height(), room.height() - Space.HUGE))
         place = window.mapToGlobal(window.rect().center()) - QPoint(self.width() // 2, self.height() // 2)
         self.move(place)
