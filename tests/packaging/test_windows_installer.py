@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import shutil
 from pathlib import Path
@@ -12,11 +11,8 @@ import pytest
 import icon_containers
 import windows_installer
 from console import Console, SetUpError
+from pictures import BROWN
 
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAYAAAAf8/9hAAAAGUlEQVR4"
-    "2mPo9mL4TwlmGDVg1IBRA4aLAQBSutQQOw7llwAAAABJRU5ErkJggg=="
-)  # 16 by 16 dots, brown
 SCRIPT = windows_installer.SCRIPT.read_text(encoding="utf-8")
 
 
@@ -88,7 +84,7 @@ def test_every_sentence_is_there_in_both_languages() -> None:
 @pytest.mark.skipif(shutil.which("makensis") is None, reason="makensis is not installed")
 def test_makensis_compiles_it_without_a_warning(payload: Path, tmp_path: Path) -> None:
     icon = tmp_path / "quern.ico"
-    icon.write_bytes(icon_containers.ico({16: PNG}))
+    icon.write_bytes(icon_containers.ico({16: BROWN}))
     output = tmp_path / "out" / "Quern-0.1.0.exe"
 
     windows_installer.compile_installer(
