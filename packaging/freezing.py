@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -100,13 +101,25 @@ def freeze(work: Path, *, data: Path, llama: Path, environment: BuildEnvironment
     tree = work / "quern"
     shutil.rmtree(tree, ignore_errors=True)
     with console.step("Freezing the application", "about two minutes"):
-        environ = {**unchanging(build.moment), "QUERN_BUNDLE_DATA": str(data), "QUERN_BUNDLE_LLAMA": str(llama)}
+        environ = {**unchanging(build.moment), "QUERN_BUNDLE_DATA": str(data), "QUERN_BUNDLE_LLAMA": str(llama),
+                   "QUERN_BUNDLE_VERSION": build.version, **_icon(work, environment, console)}  # fmt: skip
         command = [str(environment.python), "-m", "PyInstaller", "--noconfirm", "--clean", "--log-level", "WARN",
                    "--distpath", str(work), "--workpath", str(work / "pyinstaller"), str(_SPEC)]  # fmt: skip
         console.run(command, failure="PyInstaller could not freeze the application.", env=environ, cwd=work)
     with console.step("Dropping symbols, copies and traces of this machine", "a minute"):
         refine(tree, console, tools=environment.tools, moment=build.moment)
     return tree
+
+
+def _icon(work: Path, environment: BuildEnvironment, console: Console, platform: str = sys.platform) -> dict[str, str]:
+    """Returns how quern.spec is told of the program's icon, drawn now, where the program itself bears one."""
+    kind = {"win32": "ico", "darwin": "icns"}.get(platform)
+    if kind is None:
+        return {}
+    file = work / "icons" / f"quern.{kind}"
+    command = [str(environment.python), str(_SPEC.parent / "icon_files.py"), str(file.parent)]
+    console.run(command, failure="The icon could not be drawn.")
+    return {"QUERN_BUNDLE_ICON": str(file)}
 
 
 def without_torch(tree: Path, target: Path) -> Path:

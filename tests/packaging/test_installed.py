@@ -18,7 +18,7 @@ import pytest
 
 from bundle_checks import files_below, from_outside, native_files, too_new, twice
 from deb import OPTIONAL
-from installed import EDITIONS, Installed, moved, unpacked
+from installed import EDITIONS, Installed, first_paint, moved, unpacked
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
 
@@ -167,25 +167,8 @@ def test_a_portable_copy_can_be_moved(edition: str, tmp_path: Path) -> None:
     assert not (home / ".local" / "share" / "quern").exists()
 
 
-def _first_paint(quern: Installed, seconds: float = 120) -> subprocess.Popen[bytes]:
-    """Opens the window and waits until it keeps its profile and has started its engine."""
-    quern.home.mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen(quern.command(), env=quern.environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, cwd=quern.home)  # fmt: skip
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if process.poll() is not None:
-            pytest.fail(f"the window ended with {process.returncode}: {process.stdout.read().decode()}")  # type: ignore[union-attr]
-        children = psutil.Process(process.pid).children(recursive=True)
-        if any("engine" in child.cmdline()[1:2] for child in children if child.is_running()):
-            return process
-        time.sleep(0.2)
-    process.kill()
-    pytest.fail("no engine was started: the window did not come so far")
-
-
 def test_the_window_opens_and_its_children_are_few(quern: Installed) -> None:
-    process = _first_paint(quern)
+    process = first_paint(quern)
     try:
         time.sleep(3)
         family = psutil.Process(process.pid).children(recursive=True)
@@ -206,7 +189,7 @@ def test_the_window_opens_on_a_screen(quern: Installed, tmp_path: Path) -> None:
         try:
             os.close(write)
             display = f":{os.read(read, 20).decode().strip()}"
-            process = _first_paint(quern.with_environment(DISPLAY=display, QT_QPA_PLATFORM="xcb"))
+            process = first_paint(quern.with_environment(DISPLAY=display, QT_QPA_PLATFORM="xcb"))
             listed = subprocess.run(["xdotool", "search", "--name", "Quern"], env={**os.environ, "DISPLAY": display},
                                     capture_output=True, text=True, check=False).stdout  # fmt: skip
             process.send_signal(signal.SIGTERM)

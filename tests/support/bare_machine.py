@@ -1,7 +1,7 @@
 """A Debian with nothing on it: no Python, no compiler, no desktop, and for what runs inside no network at all.
 
-Made by debootstrap as root, once; QUERN_BARE names a folder to keep it in. A package is installed with what it declares, and
-from then on every command runs in an empty network namespace as a person whose name is not ASCII.
+Made by debootstrap as root, once; QUERN_BARE names a folder to keep it in. A package is installed with what it
+declares, and from then on every command runs in an empty network namespace as a person whose name is not ASCII.
 """
 
 from __future__ import annotations

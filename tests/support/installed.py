@@ -10,11 +10,13 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -98,3 +100,20 @@ def moved(copy: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(copy, target)
     return target / "quern"
+
+
+def first_paint(quern: Installed, seconds: float = 120) -> subprocess.Popen[bytes]:
+    """Opens the window and waits until it keeps its profile and has started its engine."""
+    quern.home.mkdir(parents=True, exist_ok=True)
+    process = subprocess.Popen(quern.command(), env=quern.environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, cwd=quern.home)  # fmt: skip
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            pytest.fail(f"the window ended with {process.returncode}: {process.stdout.read().decode()}")  # type: ignore[union-attr]
+        children = psutil.Process(process.pid).children(recursive=True)
+        if any("engine" in child.cmdline()[1:2] for child in children if child.is_running()):
+            return process
+        time.sleep(0.2)
+    process.kill()
+    pytest.fail("no engine was started: the window did not come so far")
