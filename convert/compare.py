@@ -21,6 +21,7 @@ from runtime.text import _, ngettext
 CHUNK = 512  # tokens
 _LEAST = 8  # tokens that a text must have
 _ROWS = 256  # logits of so many positions are held at once, of each model
+_NO_TEXT = "\ufffd"
 _SHOWN_BEFORE = 16  # tokens of the text before one of the worst positions
 
 
@@ -146,11 +147,22 @@ def _compare_chunk(
 
 def _shown(worst: Worst, ids: Sequence[int], engine: Engine) -> WorstPosition:
     at = worst.position.at
-    before = "".join(engine.pieces(list(ids[max(at - _SHOWN_BEFORE, 0) : at])))
-    token, reference, candidate = engine.pieces([worst.position.target, worst.reference, worst.candidate])
+    # cut anywhere, a text begins and ends inside of characters, of which nothing is shown
+    before = engine.decode(ids[max(at - _SHOWN_BEFORE, 0) : at], special=True).decode("utf-8", "ignore")
+    token, reference, candidate = (
+        _spelled(engine, id) for id in (worst.position.target, worst.reference, worst.candidate)
+    )
     return WorstPosition(
         position=at, kl=worst.kl, before=before, token=token, reference=reference, candidate=candidate
     )
+
+
+def _spelled(engine: Engine, id: int) -> str:
+    """Returns a token's text; that of a part of a character byte by byte, as vocabularies spell them."""
+    (text,) = engine.pieces([id])
+    if _NO_TEXT not in text:
+        return text
+    return "".join(f"<0x{byte:02X}>" for byte in engine.decode([id], special=True))
 
 
 def _side(info: EngineInfo) -> Side:

@@ -12,6 +12,7 @@ from convert.card import Card
 from convert.compare import Compared, compare
 from runtime import bench, engines
 from runtime.engine import StopFlag
+from runtime.gguf_header import split_parts
 from runtime.params import LoadParams
 from runtime.reading import ReadProgress
 
@@ -67,11 +68,11 @@ def measure(request: MeasureRequest) -> Iterator[MeasureProgress | Measured]:
 
 
 def _card(request: MeasureRequest, compared: Compared, reading: float, writing: float) -> Card:
-    side = compared.candidate
+    size = sum(part.stat().st_size for part in split_parts(request.candidate))
     return Card(
         reference=request.name, text=request.text.name if request.text else "quern", quality=compared.quality,
-        size_bytes=side.size_bytes, bits_per_weight=round(side.bits_per_weight, 4), prompt_tokens_per_second=reading,
-        generation_tokens_per_second=writing,
+        size_bytes=size, bits_per_weight=round(compared.candidate.bits_per_weight, 4),
+        prompt_tokens_per_second=reading, generation_tokens_per_second=writing,
     )  # fmt: skip
 
 

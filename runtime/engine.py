@@ -80,6 +80,10 @@ class Engine(Protocol):
         """Returns each token's own text, control tokens by their name; bytes that are no text as U+FFFD."""
         ...
 
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
+        """Returns the bytes that the tokens spell; control tokens by their name with `special`, else nothing."""
+        ...
+
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         """Returns the length in tokens of the prompt that these messages make, the template's marks included.
 

@@ -44,7 +44,7 @@ class JobCard(QFrame):
         self.stop = Button(_("Cancel"))
         self.chat = Button(_("Chat with it"), kind="primary", icon="chat")
         self.close_button = IconButton("close", _("Take out of the list"))
-        self.quality = QualityCard()
+        self.quality = QualityCard(framed=False)
         self._tick = QTimer(self, interval=_TICK_MS)
         self._tick.timeout.connect(self._show)
         self._lay_out()

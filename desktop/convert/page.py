@@ -332,6 +332,12 @@ class ConvertPage(QWidget):
         )  # fmt: skip
         self._add_card(conversion)
         self._jobs.add(conversion)
+        QTimer.singleShot(0, self, self._show_newest)
+
+    def _show_newest(self) -> None:
+        """A small window shows the form alone; what was just begun must be seen to begin."""
+        if self.cards:
+            self._area.ensureWidgetVisible(self.cards[0])
 
     def _add_card(self, conversion: Conversion) -> None:
         card = JobCard(conversion)

@@ -59,10 +59,16 @@ class KlChart(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._bars: list[tuple[str, float]] = []
+        self._tone = "quiet"
         self.setMinimumWidth(240)
 
     def show_figures(self, figures: Mapping[str, Any]) -> None:
-        """Takes flattened figures; shows nothing where they hold no divergence."""
+        """Takes flattened figures; shows nothing where they hold no divergence.
+
+        All bars have the colour of the verdict, which is the mean's: single places always stray more.
+        """
+        mean = figures.get("kl.mean")
+        self._tone = tone_of(float(mean)) if mean is not None and _is_number(mean) else "quiet"
         self._bars = [(_(label), float(figures[name])) for name, label in _CHARTED if _is_number(figures.get(name))]
         self.setVisible(bool(self._bars))
         self.setAccessibleName(", ".join(f"{label} {value:.4g}" for label, value in self._bars))
@@ -93,28 +99,31 @@ class KlChart(QWidget):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme.raised)
             painter.drawRoundedRect(QRectF(labels, line.top() + row / 2 - 4, room, 8), 4, 4)
-            painter.setBrush(getattr(theme, tone_of(value)))
+            painter.setBrush(getattr(theme, self._tone))
             painter.drawRoundedRect(QRectF(labels, line.top() + row / 2 - 4, room * _reach(value), 8), 4, 4)
 
 
 class QualityCard(QFrame):
-    """The card; hidden where there is nothing to show."""
+    """The card; hidden where there is nothing to show. Without a frame inside of another card."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, *, framed: bool = True) -> None:
         super().__init__(parent)
-        self.setProperty("kind", "card")
+        self.setProperty("kind", "card" if framed else "plain")
         title = Words(_("What the conversion cost"), wrap=False)
         title.setFont(fonts.strong())
         self._verdict = Words()
+        self._about = Words(_("How far its predictions lie from the original's, in nats:"), tone="quiet")
+        self._about.setFont(current_theme().quiet_font)
         self._chart = KlChart()
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(Space.WIDE)
         self._grid.setVerticalSpacing(Space.TINY)
         self._grid.setColumnStretch(1, 1)
         column = QVBoxLayout(self)
-        column.setContentsMargins(Space.LARGE, Space.MEDIUM, Space.LARGE, Space.MEDIUM)
+        sides = Space.LARGE if framed else 0
+        column.setContentsMargins(sides, Space.MEDIUM, sides, Space.MEDIUM if framed else 0)
         column.setSpacing(Space.SMALL)
-        for widget in (title, self._verdict, self._chart):
+        for widget in (title, self._verdict, self._about, self._chart):
             column.addWidget(widget)
         column.addLayout(self._grid)
         self._worst = Words("", tone="quiet")
@@ -138,6 +147,7 @@ class QualityCard(QFrame):
         self._verdict.setText(verdict(mean) if mean is not None else "")
         self._verdict.set_tone(tone_of(mean) if mean is not None else "")
         self._verdict.setVisible(mean is not None)
+        self._about.setVisible(mean is not None)
         self._chart.show_figures(figures)
         self._worst.setText(worst_words(figures.get("worst")))
         self._worst.setVisible(bool(self._worst.text()))

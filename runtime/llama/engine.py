@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -206,6 +206,9 @@ class LlamaEngine:
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [self._model.vocabulary.label(token) for token in ids]
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
+        return self._model.vocabulary.decode(ids, special=special)
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return self._prompts.count(messages, sampling)

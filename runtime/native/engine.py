@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -199,6 +199,9 @@ class NativeEngine:
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [self._model.vocabulary.label(token) for token in ids]
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
+        return self._model.vocabulary.decode(ids, special=special)
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return self._prompts.count(messages, sampling)

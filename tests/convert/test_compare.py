@@ -68,6 +68,16 @@ def test_the_worst_places_are_shown_in_their_text(exact: Engine, folder: Path) -
     assert [one.kl for one in worst] == sorted((one.kl for one in worst), reverse=True)
 
 
+def test_text_is_shown_whole_where_tokens_are_parts_of_characters(exact: Engine, folder: Path) -> None:
+    other = engines.load(tiny_gguf.write_tiny(folder / "other.gguf", seed=5), context_length=512)
+    text = "水车慢慢地转，磨坊主打开水闸，谷物落下。" * 20
+    worst = compared(exact, other, text).quality.worst
+    shown = [part for one in worst for part in (one.before, one.token, one.reference, one.candidate)]
+    assert not any("\ufffd" in part for part in shown)
+    assert all(one.before and one.before in text for one in worst)
+    assert any(one.token.startswith("<0x") for one in worst)
+
+
 def test_other_vocabularies_are_refused(exact: Engine, folder: Path) -> None:
     tiny_gguf.write_scripted(folder / "scripted.gguf", [b"ok"])
     other = engines.load(folder / "scripted.gguf", context_length=512)

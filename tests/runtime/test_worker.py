@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,9 @@ class ScriptedEngine:
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [chr(token) for token in ids]
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
+        return bytes(ids)
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return sum(len(message.content) for message in messages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,6 +99,9 @@ class FakeEngine:
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [chr(token) for token in ids]
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
+        return "".join(map(chr, ids)).encode()
 
     def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
         return sum(len(message.content) for message in messages)
