@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.answer_text import AnswerText
+from runtime.conditions import Conditions
 from runtime.evaluation import Cache, Draw, Stopped
 from runtime.model_hash import ModelHashes
 from runtime.prompt import Prompt
@@ -190,18 +190,17 @@ def written(request: GenerationRequest) -> str:
 
 
 def receipt_of(
-    request: GenerationRequest, prompt: Prompt, info: EngineInfo, load: dict[str, Any], *, model: Path
+    request: GenerationRequest, prompt: Prompt, info: EngineInfo, conditions: Conditions
 ) -> Callable[..., Receipt]:
-    """Returns what makes an answer's receipt from what is known at its end.
-
-    `load` holds the settings of loading that decide what is computed; `model` is the file or folder.
-    """
+    """Returns what makes an answer's receipt from what is known at its end."""
     template = prompt.template.encode("utf-8", "replace")
     return partial(
         Receipt,
-        model_path=info.path, model_name=info.name, model_sha256=ModelHashes().known(model),
+        model_path=info.path, model_name=info.name, model_sha256=ModelHashes().known(conditions.model),
+        adapters_sha256=conditions.adapters,
         engine=info.engine, build=info.build,
         template_sha256=hashlib.sha256(template).hexdigest() if template else "",
-        load=load, sampling=changed(request.sampling), continued=prompt.continued, written=written(request),
-        named=prompt.named, ignore_end=request.ignore_end, alternatives=request.alternatives,
+        load=conditions.settings, sampling=changed(request.sampling),
+        continued=prompt.continued, written=written(request), named=prompt.named,
+        ignore_end=request.ignore_end, alternatives=request.alternatives,
     )  # fmt: skip

@@ -31,6 +31,11 @@ class Cache(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def longest_piece(self) -> int:
+        """How many tokens are evaluated at once at most."""
+        ...
+
     def mark(self) -> int:
         """Returns the place between what has been done with the cache so far and what comes."""
         ...

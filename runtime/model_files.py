@@ -11,7 +11,7 @@ _WEIGHTS = (".safetensors", ".bin", ".pt")
 _BESIDE = (
     "config.json", "generation_config.json", "quantize_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "tokenizer.model", "vocab.json", "merges.txt", "vocab.txt",
-    "chat_template.jinja", "chat_template.json",
+    "chat_template.jinja", "chat_template.json", "adapter_config.json",
 )  # fmt: skip
 
 

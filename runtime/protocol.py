@@ -319,10 +319,11 @@ class ContextMeasured(Event, tag="context_measured", frozen=True):
 
 
 class StateSaved(Event, tag="state_saved", frozen=True):
-    """So many tokens are in the file; where there were none, no file was written."""
+    """So many tokens are in the file; where there were none, no file was written, and `note` may say why."""
 
     tokens: int
     size_bytes: int = 0
+    note: str = ""
 
 
 class StateLoaded(Event, tag="state_loaded", frozen=True):

@@ -42,6 +42,7 @@ _DAMAGED = {
 _OTHER = {
     "model": N_("The model’s file is not the one that wrote the answer."),
     "unidentified": N_("The receipt does not say which model wrote the answer."),
+    "adapter": N_("The file of an adapter is not the one that the answer was written with."),
     "build": N_("The answer was written by another build of the engine: {then}. This one is {now}."),
     "load": N_("The model is loaded with other settings: {names}."),
 }
@@ -97,6 +98,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model_path: str = ""  # spelled by `runtime.places.spelled_path`
     model_name: str = ""
     model_sha256: tuple[str, ...] = ()
+    adapters_sha256: tuple[tuple[str, ...], ...] = ()  # likewise, for each adapter in use
     engine: str
     build: str
     template_sha256: str = ""  # empty for raw completion

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.answer_text import Speller
+from runtime.conditions import Conditions, differing
 from runtime.engine import StopFlag
 from runtime.evaluation import LAST, Cache, Draw
 from runtime.model_hash import ModelHashes
@@ -28,21 +28,22 @@ _ENDED = -1  # in place of a token: the answer ended here
 
 
 def require_same(
-    receipt: Receipt, info: EngineInfo, load: dict[str, Any], *, model: Path, stop: StopFlag
+    receipt: Receipt, info: EngineInfo, conditions: Conditions, *, stop: StopFlag
 ) -> None:
-    """Raises `ReplayRefused` where the model, the build or a setting of loading is another than it was.
+    """Raises `ReplayRefused` where the model, an adapter, the build or a setting of loading is another than it was.
 
-    `load` holds the settings that decide, as the model is loaded now. Raises `HashingStopped` too.
+    Raises `HashingStopped` too.
     """
     if receipt.build != info.build:
         raise ReplayRefused("build", then=receipt.build, now=info.build)
-    then = deciding(receipt.load_params)
-    differing = sorted(name for name in then.keys() | load if then.get(name) != load.get(name))
-    if differing:
-        raise ReplayRefused("load", names=", ".join(differing))
+    names = differing(deciding(receipt.load_params), conditions.settings)
+    if names:
+        raise ReplayRefused("load", names=", ".join(names))
+    if receipt.adapters_sha256 != conditions.adapters:
+        raise ReplayRefused("adapter")
     if not receipt.model_sha256:
         raise ReplayRefused("unidentified")
-    if receipt.model_sha256 != ModelHashes().of(model, stop=stop):
+    if receipt.model_sha256 != ModelHashes().of(conditions.model, stop=stop):
         raise ReplayRefused("model")
 
 
@@ -50,14 +51,10 @@ class Replay:
     """One answer that is made again. The cache then holds it."""
 
     def __init__(
-        self, receipt: Receipt, vocabulary: Tokenizer, cache: Cache, draw: Draw, *, longest_piece: int
+        self, receipt: Receipt, vocabulary: Tokenizer, cache: Cache, draw: Draw
     ) -> None:
-        """`receipt` has been checked; `draw` is fresh, made with its parameters and seed.
-
-        `longest_piece` is how many tokens the engine evaluates at once.
-        """
+        """`receipt` has been checked; `draw` is fresh, made with its parameters and seed."""
         self._receipt, self._vocabulary, self._cache, self._source = receipt, vocabulary, cache, draw
-        self._longest_piece = longest_piece
         ends = receipt.reason == FinishReason.END, receipt.reason == FinishReason.GRAMMAR
         self._expected = [*receipt.ids, *([_ENDED] if any(ends) else [])]
         self._drawn: list[int] = []
@@ -75,7 +72,7 @@ class Replay:
     def _require_known_pieces(self) -> None:
         """Raises `BadReceipt` where a piece is longer than this context evaluates at once."""
         operations = chain(self._receipt.prompt.operations(), self._receipt.answer.operations())
-        if any(len(operation.ids) > self._longest_piece for operation in operations):
+        if any(len(operation.ids) > self._cache.longest_piece for operation in operations):
             raise BadReceipt("context")
 
     def _read(self) -> Iterator[PromptProgress]:

@@ -97,6 +97,11 @@ class Schedule(msgspec.Struct, frozen=True):
         return ids
 
 
+def after_source(source: Sequence[int], start: Schedule) -> Schedule:
+    """Returns the schedule of an encoder-decoder: source and what begins the target are one piece."""
+    return Schedule.of([Operation("read", (*source, *start.ids))])
+
+
 def _step(operation: Operation) -> Step:
     if operation.kind == "cut":
         return Step("cut", operation.keep)

@@ -6,6 +6,11 @@ from runtime.errors import UserError
 from runtime.text import _
 
 
+def why_no_state() -> str:
+    """Returns a sentence."""
+    return _("A model that reads a source keeps no state of it: it reads the source again, in one go.")
+
+
 class HoldsNoConversation(UserError):
     """A conversation was sent to a model that turns one text into another."""
 

@@ -57,6 +57,11 @@ class TokenCache:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def longest_piece(self) -> int:
+        """How many tokens are evaluated at once at most."""
+        return self._model.micro_batch
+
     def mark(self) -> int:
         """Returns the place between what has been done with the cache so far and what comes."""
         return len(self._log)
@@ -99,7 +104,7 @@ class TokenCache:
 
         Raises `Stopped` when the model's stop flag is set, and `EvaluationFailed`.
         """
-        step = self._model.micro_batch
+        step = self.longest_piece
         for start in range(0, len(ids), step):
             piece = ids[start : start + step]
             self._decode(piece)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime import chat_formats, devices, draft_file, gguf_header, lora_files, memory, runnable
-from runtime.answering import Answer, receipt_of, stopped_unread, written
+from runtime.answering import Answer, stopped_unread, written
+from runtime.base_engine import BaseEngine
 from runtime.beams import NoBeamSearch
-from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
+from runtime.conditions import Conditions
+from runtime.engine import LoadListener, StopFlag
 from runtime.evaluation import Stopped
+from runtime.known_answers import Answer as KnownAnswer
 from runtime.known_answers import KnownAnswers
 from runtime.llama import fitting, state
 from runtime.llama import library as llama_library
@@ -24,40 +27,37 @@ from runtime.llama.sampler import SamplerChain
 from runtime.llama.source import SourceCache
 from runtime.llama.steps import steps_for
 from runtime.logits import InvalidNumbers
-from runtime.messages import Message
 from runtime.model_errors import clean_name
-from runtime.params import LoadParams, SamplingParams
+from runtime.params import LoadParams
 from runtime.places import shown_path, spelled_path
 from runtime.prompt import Prompt, PromptBuilder
 from runtime.protocol import (
-    ContextMeasured,
     ContextTrimmed,
     EngineInfo,
     GenerationEvent,
     GenerationRequest,
     ReplayEvent,
-    StateLoaded,
-    StateSaved,
 )
-from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
-from runtime.receipt import Receipt, deciding
-from runtime.saved_state import StateRefused
+from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress
+from runtime.receipt import Receipt
 from runtime.seed import used_seed
 from runtime.source import SourcePrompts
-from runtime.source_errors import NoScoreWithoutSource
 from runtime.text import _
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
     from runtime.gguf_header import GgufHeader
     from runtime.llama.constraint import Constraint, Constraints
     from runtime.llama.draft import ModelDrafter
+    from runtime.scoring import Reader
 
 
-class LlamaEngine:
+class LlamaEngine(BaseEngine):
     """One GGUF model in llama.cpp. Implements `runtime.engine.Engine`."""
+
+    _model: LlamaModel
+    _prompts: PromptBuilder | SourcePrompts
+    _cache: TokenCache
 
     def __init__(
         self,
@@ -95,6 +95,8 @@ class LlamaEngine:
         notes += [*fit_notes, *card_notes]
         self._draft: ModelDrafter | None = None
         try:
+            made = self._model.params.replace(context_length=self._model.context_length, threads=threads)
+            self._conditions = Conditions.of(self._model.path, made, stop=stop)
             if draft is not None and not self._model.remembers_states and not self._model.reads_source:
                 self._draft = _load_draft(
                     self._model, draft, params, threads=threads,
@@ -115,13 +117,6 @@ class LlamaEngine:
             self._model, self._draft, speculates=self._steps.speculates, threads=threads,
             load_seconds=time.monotonic() - started,
         )  # fmt: skip
-        self._deciding = deciding(
-            self._model.params.replace(context_length=self._model.context_length, threads=threads)
-        )
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
 
     def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
         if request.beams.beams > 1:
@@ -156,11 +151,6 @@ class LlamaEngine:
         finally:
             answer.close()
 
-    def _receipt(self, request: GenerationRequest, prompt: Prompt) -> Callable[..., Receipt] | None:
-        if not request.receipt:
-            return None
-        return receipt_of(request, prompt, self._info, self._deciding, model=self._model.path)
-
     def _constrain(self, request: GenerationRequest, prompt: Prompt) -> Callable[[], Constraint] | None:
         """Returns what makes the answer's constraint; None for an answer that is free."""
         return self._constraint(request, written(request), prompt.continued)
@@ -180,9 +170,9 @@ class LlamaEngine:
         from runtime.replay import Replay, require_same  # brings numpy, which answers do without
 
         self._model.watch(stop)
-        receipt.check(n_vocab=self._model.vocabulary.size, context_length=self._model.context_length)
+        self._check_receipt(receipt, n_vocab=self._model.vocabulary.size)
         if not anyway:
-            require_same(receipt, self._info, self._deciding, model=self._model.path, stop=stop)
+            require_same(receipt, self._info, self._conditions, stop=stop)
         request = GenerationRequest(sampling=receipt.sampling_params)
         sampler = SamplerChain(
             self._model.library, self._model.vocabulary, request.sampling, seed=receipt.seed,
@@ -191,8 +181,7 @@ class LlamaEngine:
         )  # fmt: skip
         try:
             draw = ContextDraw(self._model, sampler)
-            longest = self._model.micro_batch
-            yield from Replay(receipt, self._model.vocabulary, self._cache, draw, longest_piece=longest).events()
+            yield from Replay(receipt, self._model.vocabulary, self._cache, draw).events()
         except Stopped as error:
             raise ReadingStopped from error
         except InvalidNumbers:
@@ -201,74 +190,23 @@ class LlamaEngine:
         finally:
             sampler.close()
 
-    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        return self._model.vocabulary.tokenize(text, special=special)
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        return [self._model.vocabulary.label(token) for token in ids]
-
-    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
-        return self._model.vocabulary.decode(ids, special=special)
-
-    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
-        return self._prompts.count(messages, sampling)
-
-    def measure(self, request: GenerationRequest) -> ContextMeasured:
-        return self._prompts.measure(request, self._cache.reusable)
-
-    def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
-        from runtime import scoring  # brings numpy, which answers do without
-        from runtime.llama.reader import Reader
-
-        self._require_no_source()
-        self._model.watch(stop)
-        try:
-            reader, vocabulary = Reader(self._model), self._model.vocabulary
-            yield from scoring.score(text, reader, vocabulary, context_length=self._model.context_length)
-        finally:
-            self._cache.clear()  # scoring used the context; the next answer reads its prompt anew
-
-    def _require_no_source(self) -> None:
-        """Raises `NoScoreWithoutSource` for an encoder-decoder; llama.cpp would end the process."""
-        if self._model.reads_source:
-            raise NoScoreWithoutSource
-
-    def begin_marks(self) -> list[int]:
-        return self._model.vocabulary.tokenize("", add_bos=True)
-
-    def logits(self, ids: Sequence[int], stop: StopFlag, *, first: int, at_most: int) -> Iterator[NDArray[np.float32]]:
-        from runtime.llama.reader import Reader
-
-        self._require_no_source()
-        self._model.watch(stop)
-        try:
-            for _read, rows in Reader(self._model).rows(ids, first, at_most=at_most):
-                if len(rows):
-                    yield rows
-        finally:
-            self._cache.clear()
-
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
         from runtime.llama import embedding
 
         runnable.require_vectors(self._header)
         return embedding.embed(self._model, request, stop, limit=self._model.context_length)
 
-    def save_state(self, path: Path) -> StateSaved:
-        if not len(self._cache) or self._model.reads_source:  # what an encoder has read lies in no state
-            return StateSaved(id=0, tokens=0)
-        tokens, size = state.save(path, self._model, self._cache, self._known)
-        return StateSaved(id=0, tokens=tokens, size_bytes=size)
+    def _reader(self, stop: StopFlag) -> Reader:
+        from runtime.llama.reader import ContextReader  # brings numpy, which answers do without
 
-    def load_state(self, path: Path) -> StateLoaded:
-        if self._model.reads_source:
-            return StateLoaded(id=0, tokens=0, note=_("A model that reads a source keeps no state of it."))
-        try:
-            answers = state.load(path, self._model, self._cache)
-        except StateRefused as refusal:
-            return StateLoaded(id=0, tokens=0, note=str(refusal))
-        self._known.remember_all(answers)
-        return StateLoaded(id=0, tokens=len(self._cache))
+        self._model.watch(stop)
+        return ContextReader(self._model)
+
+    def _write_state(self, path: Path) -> tuple[int, int]:
+        return state.save(path, self._model, self._cache, self._known)
+
+    def _read_state(self, path: Path) -> tuple[KnownAnswer, ...]:
+        return state.load(path, self._model, self._cache)
 
     def close(self) -> None:
         self._prompts.close()

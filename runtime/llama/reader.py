@@ -11,7 +11,7 @@ from runtime.llama.model import LlamaModel
 from runtime.scoring import Logits
 
 
-class Reader:
+class ContextReader:
     """Evaluates token sequences from an empty memory, in pieces whose logits fit into a bounded room.
 
     Implements `runtime.scoring.Reader`.

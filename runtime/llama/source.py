@@ -1,7 +1,7 @@
 """What models that read a source text whole and then write a target, such as T5, have read.
 
-The encoder's output lies in the context, beside the
-cache of the target, and serves as long as the source stays the same.
+The encoder's output lies in the context, beside the cache of the target, and serves as long as the source stays the
+same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from runtime.llama import library as llama_library
 from runtime.llama.batch import Batch
 from runtime.llama.cache import EvaluationFailed, TokenCache
 from runtime.llama.model import LlamaModel
-from runtime.schedule import Schedule
+from runtime.schedule import Schedule, after_source
 from runtime.text import _
 
 _ABORTED = 2  # llama_encode: the abort callback said stop
@@ -25,6 +25,11 @@ class SourceCache(TokenCache):
     def __init__(self, model: LlamaModel) -> None:
         super().__init__(model)
         self._source: tuple[int, ...] | None = None  # what the encoder has read
+
+    @property
+    def longest_piece(self) -> int:
+        """The longest source, and the token that begins the target: the encoder reads a source as a whole."""
+        return self._model.context_length + 1
 
     def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
         """Empties the target's cache; returns the length of the source if it need not be read again, else the reason.
@@ -51,8 +56,9 @@ class SourceCache(TokenCache):
         yield len(ids)
 
     def schedules(self, mark: int) -> tuple[Schedule, Schedule] | None:
-        """None: a schedule tells of no source."""
-        return None
+        """Returns the schedules as of a source that is read once, together with what begins the target."""
+        found = super().schedules(mark)
+        return None if found is None or self._source is None else (after_source(self._source, found[0]), found[1])
 
     def _encode(self, source: Sequence[int]) -> None:
         self.clear()  # llama.cpp takes positions from 0 only for an empty memory

@@ -91,6 +91,11 @@ class TokenCache:
         self._kv.reorder(torch.zeros(1, dtype=torch.long))
         self._kv.truncate(length)
 
+    @property
+    def longest_piece(self) -> int:
+        """How many tokens are read at once at most."""
+        return self._model.micro_batch
+
     def mark(self) -> int:
         return len(self._log)
 

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from runtime import chat_formats, scoring
-from runtime.answering import Answer, receipt_of, stopped_unread, written
+from runtime import chat_formats
+from runtime.answering import Answer, stopped_unread, written
+from runtime.base_engine import BaseEngine
+from runtime.conditions import Conditions
 from runtime.config import ModelForm
 from runtime.constraint import Matchers
-from runtime.engine import SAMPLING_DEFAULTS, LoadListener, StopFlag
+from runtime.engine import LoadListener, StopFlag
 from runtime.evaluation import Draw, Stopped
+from runtime.known_answers import Answer as KnownAnswer
 from runtime.known_answers import KnownAnswers
 from runtime.logits import InvalidNumbers
-from runtime.messages import Message
 from runtime.model_errors import clean_name
 from runtime.native import beams, embedding, state
 from runtime.native.decode import TokenCache
@@ -38,36 +40,33 @@ from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path, spelled_path
 from runtime.prompt import Prompt, PromptBuilder
 from runtime.protocol import (
-    ContextMeasured,
     ContextTrimmed,
     EngineInfo,
     GenerationEvent,
     GenerationRequest,
     ReplayEvent,
-    StateLoaded,
-    StateSaved,
 )
-from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress, Scored
-from runtime.receipt import Receipt, deciding
+from runtime.reading import Embedded, EmbedRequest, ReadingStopped, ReadProgress
+from runtime.receipt import Receipt
 from runtime.replay import Replay, require_same
 from runtime.seed import used_seed
 from runtime.source import SourcePrompts
-from runtime.source_errors import NoScoreWithoutSource
 from runtime.speculation import Steps
-from runtime.text import _
 from runtime.token_ids import UnknownToken
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
     from runtime.constraint import Matcher
 
 _FORMS: tuple[ModelForm, ...] = ("decoder", "encoder-decoder")
 
 
-class NativeEngine:
+class NativeEngine(BaseEngine):
     """One model in our own Transformer. Implements `runtime.engine.Engine`."""
+
+    _model: NativeModel
+    _prompts: PromptBuilder | SourcePrompts
+    _cache: TokenCache
 
     def __init__(
         self, path: Path, params: LoadParams, *, listener: LoadListener | None = None, stop: StopFlag | None = None
@@ -77,6 +76,8 @@ class NativeEngine:
         self._model = NativeModel(path, params, forms=_FORMS, listener=listener, stop=stop)
         self._cache = SourceCache(self._model) if self._model.reads_source else TokenCache(self._model)
         try:
+            made = self._model.params.replace(threads=self._model.threads)
+            self._conditions = Conditions.of(self._model.path, made, stop=stop)
             self._draft = load_draft(self._model, stop=stop)
         except BaseException:
             self._model.close()
@@ -86,14 +87,9 @@ class NativeEngine:
         self._prompts = _prompts_of(self._model, self._known)
         self._matchers: Matchers | None = None
         self._breakers: tuple[tuple[str, ...], Breakers] = ((), {})
-        self._deciding = deciding(self._model.params.replace(threads=self._model.threads))
         self._info = _info_of(
             self._model, self._draft, speculates=self._steps.speculates, load_seconds=time.monotonic() - started
         )
-
-    @property
-    def info(self) -> EngineInfo:
-        return self._info
 
     def generate(self, request: GenerationRequest, stop: StopFlag) -> Iterator[GenerationEvent]:
         self._cache.watch(stop)
@@ -169,23 +165,18 @@ class NativeEngine:
             self._matchers = Matchers(self._model.vocabulary)
         return partial(self._matchers.make, sampling, written=written, ids=ids)
 
-    def _receipt(self, request: GenerationRequest, prompt: Prompt) -> Callable[..., Receipt] | None:
-        if not request.receipt or request.beams.beams > 1:  # a replay draws one token after the other
-            return None
-        return receipt_of(request, prompt, self._info, self._deciding, model=self._model.path)
-
     def replay(self, receipt: Receipt, stop: StopFlag, *, anyway: bool = False) -> Iterator[ReplayEvent]:
         self._cache.watch(stop)
         model, sampling = self._model, receipt.sampling_params
-        receipt.check(n_vocab=model.config.vocab_size, context_length=model.context_length)
+        self._check_receipt(receipt, n_vocab=model.config.vocab_size)
         if not anyway:
-            require_same(receipt, self._info, self._deciding, model=model.path, stop=stop)
+            require_same(receipt, self._info, self._conditions, stop=stop)
         draw = self._draw(
             sampling, receipt.seed, self._constraint(sampling, receipt.written, receipt.continued),
             receipt.alternatives, context_length=receipt.load_params.context_length,
         )  # fmt: skip
         try:
-            yield from Replay(receipt, model.vocabulary, self._cache, draw, longest_piece=model.micro_batch).events()
+            yield from Replay(receipt, model.vocabulary, self._cache, draw).events()
         except Stopped as error:
             raise ReadingStopped from error
         except InvalidNumbers:
@@ -194,66 +185,18 @@ class NativeEngine:
         finally:
             draw.close()
 
-    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        return self._model.vocabulary.tokenize(text, special=special)
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        return [self._model.vocabulary.label(token) for token in ids]
-
-    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
-        return self._model.vocabulary.decode(ids, special=special)
-
-    def count(self, messages: tuple[Message, ...], sampling: SamplingParams = SAMPLING_DEFAULTS) -> int:
-        return self._prompts.count(messages, sampling)
-
-    def measure(self, request: GenerationRequest) -> ContextMeasured:
-        return self._prompts.measure(request, self._cache.reusable)
-
-    def score(self, text: str, stop: StopFlag) -> Iterator[ReadProgress | Scored]:
-        self._require_no_source()
-        self._cache.watch(stop)
-        reader, vocabulary = CacheReader(self._cache), self._model.vocabulary
-        try:
-            yield from scoring.score(text, reader, vocabulary, context_length=self._model.context_length)
-        finally:
-            self._cache.clear()  # it holds the text; the next answer reads its prompt anew
-
     def embed(self, request: EmbedRequest, stop: StopFlag) -> Iterator[ReadProgress | Embedded]:
         return embedding.embed(self._model, request, stop, limit=self._model.context_length)
 
-    def _require_no_source(self) -> None:
-        """Raises `NoScoreWithoutSource` for an encoder-decoder."""
-        if self._model.reads_source:
-            raise NoScoreWithoutSource
-
-    def begin_marks(self) -> list[int]:
-        return self._model.vocabulary.tokenize("", add_bos=True)
-
-    def logits(self, ids: Sequence[int], stop: StopFlag, *, first: int, at_most: int) -> Iterator[NDArray[np.float32]]:
-        self._require_no_source()
+    def _reader(self, stop: StopFlag) -> CacheReader:
         self._cache.watch(stop)
-        try:
-            for _read, rows in CacheReader(self._cache).rows(ids, first, at_most=at_most):
-                if len(rows):
-                    yield rows
-        finally:
-            self._cache.clear()
+        return CacheReader(self._cache)
 
-    def save_state(self, path: Path) -> StateSaved:
-        if not len(self._cache) or self._model.reads_source:  # what an encoder has read lies in no state
-            return StateSaved(id=0, tokens=0)
-        tokens, size = state.save(path, self._model, self._cache, self._known, build=self._info.build)
-        return StateSaved(id=0, tokens=tokens, size_bytes=size)
+    def _write_state(self, path: Path) -> tuple[int, int]:
+        return state.save(path, self._model, self._cache, self._known, build=self._info.build)
 
-    def load_state(self, path: Path) -> StateLoaded:
-        if self._model.reads_source:
-            return StateLoaded(id=0, tokens=0, note=_("A model that reads a source keeps no state of it."))
-        try:
-            answers = state.load(path, self._model, self._cache, build=self._info.build)
-        except state.StateRefused as refusal:
-            return StateLoaded(id=0, tokens=0, note=str(refusal))
-        self._known.remember_all(answers)
-        return StateLoaded(id=0, tokens=len(self._cache))
+    def _read_state(self, path: Path) -> tuple[KnownAnswer, ...]:
+        return state.load(path, self._model, self._cache, build=self._info.build)
 
     def close(self) -> None:
         self._prompts.close()

@@ -13,7 +13,7 @@ import torch
 from runtime.native.decode import TokenCache, threads
 from runtime.native.model import NativeModel
 from runtime.native.stopping import stoppable
-from runtime.schedule import Schedule
+from runtime.schedule import Schedule, after_source
 from runtime.text import _
 
 
@@ -24,6 +24,11 @@ class SourceCache(TokenCache):
         super().__init__(model)
         self._n_start = len(model.target_start)
         self._source: tuple[int, ...] | None = None  # what the encoder has read
+
+    @property
+    def longest_piece(self) -> int:
+        """The longest source, and what begins the target: the encoder reads a source as a whole."""
+        return self._model.context_length + self._n_start
 
     def keep_common(self, prompt: Sequence[int]) -> tuple[int, str]:
         """Empties the target; returns the length of the source if it need not be read again, else the reason."""
@@ -46,8 +51,9 @@ class SourceCache(TokenCache):
         yield len(ids)
 
     def schedules(self, mark: int) -> tuple[Schedule, Schedule] | None:
-        """None: a schedule tells of no source."""
-        return None
+        """Returns the schedules as of a source that is read once, together with what begins the target."""
+        found = super().schedules(mark)
+        return None if found is None or self._source is None else (after_source(self._source, found[0]), found[1])
 
     def shift(self, keep: int) -> int:
         """0: a target that does not fit cannot begin anew in its middle."""

@@ -39,7 +39,7 @@ from runtime.llama import library  # noqa: E402
 from runtime.messages import Message, Role  # noqa: E402
 from runtime.params import LoadParams, SamplingParams  # noqa: E402
 from runtime.protocol import Finished, GenerationRequest, TextDelta, Usage  # noqa: E402
-from runtime.spinning import BRIEFLY, bound_spinning  # noqa: E402
+from runtime.spinning import bound_spinning  # noqa: E402
 
 Measure = Callable[[], tuple[float, float]]
 
@@ -70,10 +70,10 @@ for line in sys.stdin:
 """
 
 
-def environment(iterations: int = BRIEFLY) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Returns the environment that all three share."""
     shared = {**_GIVEN, "LD_LIBRARY_PATH": str(library.library_folder()), "PYTHONPATH": str(ROOT)}
-    bound_spinning(shared, iterations=iterations)
+    bound_spinning(shared)
     return shared
 
 

@@ -39,7 +39,6 @@ from runtime.architectures.binding import placements  # noqa: E402
 from runtime.architectures.reading import identify, to_hf  # noqa: E402
 from runtime.checkpoint import open_checkpoint  # noqa: E402
 from runtime.native.load import load_model  # noqa: E402
-from runtime.spinning import BETWEEN_PRODUCTS  # noqa: E402
 
 Report = dict[str, float]
 Results = dict[str, list[Report]]
@@ -61,7 +60,7 @@ class Worker:
         command = [sys.executable, Path(__file__).with_name("native_side.py"), kind, folder, dtype, options.threads]
         self._process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, text=True,
-                                         env=environment(BETWEEN_PRODUCTS))  # fmt: skip
+                                         env=environment())  # fmt: skip
         self.loaded = self._answer()
 
     def ask(self, what: str, **command: int) -> Report:

@@ -1,4 +1,4 @@
-"""Idle threads spin for a bounded time: as briefly as can be, or long enough for torch's next product."""
+"""Idle threads spin for a bounded time, long enough for the next product of matrices and the next token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from runtime.spinning import BETWEEN_PRODUCTS, bound_spinning
+from runtime.spinning import ITERATIONS, bound_spinning
 
 
 def test_the_persons_own_value_stays() -> None:
@@ -19,7 +19,7 @@ def test_the_persons_own_value_stays() -> None:
     assert environment == {"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, str(BETWEEN_PRODUCTS)), ({"GOMP_SPINCOUNT": "5"}, "5")])
+@pytest.mark.parametrize(("given", "expected"), [({}, str(ITERATIONS)), ({"GOMP_SPINCOUNT": "5"}, "5")])
 def test_our_own_engine_bounds_spinning_before_torch_is_there(given: dict[str, str], expected: str) -> None:
     code = """
 import os, sys

@@ -11,6 +11,7 @@ import pytest
 import engines
 import recurrent_gguf
 import tiny_gguf
+import tiny_lora
 from engines import chat, collect, raw
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
@@ -249,6 +250,31 @@ def test_another_model_another_build_and_other_settings_are_refused(
 
 def test_settings_that_decide_nothing_do_not_matter(models: Callable[[str], Path], receipt: Receipt) -> None:
     assert_equal(engines.load(models("Q8_0"), mmap=False), receipt)
+
+
+@pytest.fixture
+def style(models: Callable[[str], Path], tmp_path: Path) -> Path:
+    return tiny_lora.write_lora(tmp_path / "style.gguf").path
+
+
+def test_an_answer_with_an_adapter_is_made_again_wherever_the_adapter_lies(
+    models: Callable[[str], Path], style: Path
+) -> None:
+    receipt, _text = receipt_of(engines.load(models("Q8_0"), lora=(f"{style}=0.5",)), chat("Tell me.", max_tokens=20))
+    moved = style.rename(style.with_name("moved.gguf"))
+    assert_equal(engines.load(models("Q8_0"), lora=(f"{moved}=0.5", f"{moved}=0")), receipt)
+    other = engines.load(models("Q8_0"), lora=(f"{moved}=0.6",))
+    assert_refused(other, receipt, "replay_refused", "lora")
+
+
+def test_an_adapter_that_was_trained_on_is_noticed(models: Callable[[str], Path], style: Path) -> None:
+    receipt, _text = receipt_of(engines.load(models("Q8_0"), lora=(str(style),)), chat("Tell me.", max_tokens=20))
+    tiny_lora.write_lora(style, seed=1)
+    trained = engines.load(models("Q8_0"), lora=(str(style),))
+    assert_refused(trained, receipt, "replay_refused", "adapter is not the one")
+    assert replayed(trained, receipt, anyway=True).tokens >= 0
+    unknown = msgspec.structs.replace(receipt, adapters_sha256=())
+    assert_refused(trained, unknown, "replay_refused", "adapter is not the one")
 
 
 # --- hostile receipts -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,9 +18,14 @@ from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.gguf_header import DamagedModel, UnsupportedModel, read_header
 from runtime.llama.cache import EvaluationFailed
+from runtime.model_hash import ModelHashes
 from runtime.params import LoadParams, SamplingParams
-from runtime.protocol import FinishReason, GenerationRequest, TokenDrawn
+from runtime.places import path_of
+from runtime.protocol import FinishReason, GenerationRequest, Replayed, TokenDrawn
 from runtime.reading import EmbedRequest
+from runtime.receipt import Receipt, parsed
+from runtime.receipt import written as written_receipt
+from runtime.schedule import Schedule, Step, after_source
 from tiny_t5 import EOS, PAD, TinyT5, write_tiny_t5
 
 EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
@@ -235,6 +241,49 @@ def first_drawn(engine: Engine, source: list[int], **sampling: object) -> int:
     return next(event.token for event in answer.events if isinstance(event, TokenDrawn))
 
 
+# --- receipts ---------------------------------------------------------------------------------------------------
+
+
+def receipt_of(engine: Engine, request: GenerationRequest) -> Receipt:
+    receipt = collect(engine, msgspec.structs.replace(request, receipt=True)).end.receipt
+    assert receipt is not None
+    return msgspec.structs.replace(receipt, model_sha256=ModelHashes().of(path_of(engine.info.path)))
+
+
+def replayed(engine: Engine, receipt: Receipt) -> Replayed:
+    *_progress, last = engine.replay(parsed(written_receipt(receipt)), StopFlag())
+    assert isinstance(last, Replayed)
+    return last
+
+
+def test_a_target_is_made_again_from_its_receipt_whatever_was_read_before(written: TinyT5, t5: Engine) -> None:
+    drawn = {"max_tokens": 12, "temperature": 1.5, "seed": 7}
+    collect(t5, raw(OTHER, max_tokens=1))
+    first, again = receipt_of(t5, raw(SOURCE, **drawn)), receipt_of(t5, raw(SOURCE, **drawn))
+    assert again == first, "a source that was not read again leaves the same receipt"
+    for engine in (t5, engines.load(written.path, context_length=64, **EXACT)):
+        collect(engine, raw(OTHER, max_tokens=1))
+        found = replayed(engine, first)
+        assert (found.text, found.difference) == (first.text, None)
+    assert replayed(t5, msgspec.structs.replace(first, seed=8)).difference is not None
+
+
+def test_a_source_that_fills_the_encoder_and_a_full_target_are_made_again(t5: Engine) -> None:
+    full = GenerationRequest(prompt_ids=(5, 6, 7, 8) * 16, ignore_end=True, sampling=GREEDY)
+    receipt = receipt_of(t5, full)
+    assert receipt.reason == FinishReason.CONTEXT
+    assert replayed(t5, receipt).difference is None
+
+
+@pytest.mark.parametrize("length", [65, 640])
+def test_a_receipt_of_a_longer_source_is_refused(t5: Engine, length: int) -> None:
+    prompt = after_source((5,) * length, Schedule((PAD,), (Step("read", 1),)))
+    hostile = msgspec.structs.replace(receipt_of(t5, raw(SOURCE, max_tokens=3)), prompt=prompt)
+    with pytest.raises(UserError, match="more tokens than its context"):
+        replayed(t5, hostile)
+    assert collect(t5, raw("the", max_tokens=2)).end.usage.generated_tokens == 2
+
+
 # --- what it does not do ----------------------------------------------------------------------------------------
 
 
@@ -269,9 +318,10 @@ def test_a_score_and_vectors_are_refused_and_the_engine_still_answers(t5: Engine
 
 def test_no_state_is_saved_since_it_would_lack_the_source(t5: Engine, tmp_path: Path) -> None:
     collect(t5, raw(SOURCE, max_tokens=4))
-    assert t5.save_state(tmp_path / "state").tokens == 0
-    assert not (tmp_path / "state").exists()
-    assert t5.load_state(tmp_path / "state").note
+    saved = t5.save_state(tmp_path / "state")
+    assert (saved.tokens, (tmp_path / "state").exists()) == (0, False)
+    assert "keeps no state" in saved.note
+    assert t5.load_state(tmp_path / "state").note == saved.note
 
 
 def test_a_target_without_a_source_is_an_error_not_a_crash(written: TinyT5) -> None:
