@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runtime import wrapped_names
 from runtime.config_files import read_object
 from runtime.errors import UserError
 from runtime.installation import require_torch
@@ -250,16 +251,9 @@ def _are_equal(first: Bytes, second: Bytes) -> bool:
     return all(bool((first[at : at + _COMPARED] == second[at : at + _COMPARED]).all()) for at in starts)
 
 
-_WRAPPED = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
-_PREFIXES = ("module.", "base_model.model.")  # of torch's parallel wrappers, and of a merged PEFT model
-
-
 def _unwrapped(names: list[str]) -> tuple[dict[str, str], list[str]]:
     """Returns the names without what compiled, parallel and adapted models put into them, and a note."""
-    clean = {name: _WRAPPED.sub("", name) for name in names}
-    for prefix in _PREFIXES:
-        if names and all(name.startswith(prefix) for name in clean.values()):
-            clean = {name: short.removeprefix(prefix) for name, short in clean.items()}
+    clean = wrapped_names.unwrapped(names)
     changed = [name for name, short in clean.items() if name != short]
     if not changed or len(set(clean.values())) < len(clean):
         return {}, []

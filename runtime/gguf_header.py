@@ -29,6 +29,7 @@ from runtime.model_errors import (
     PartMissing,
     UnsupportedModel,
     clean_name,
+    why_unreadable,
 )
 from runtime.text import _
 
@@ -203,7 +204,7 @@ def _read_file(path: Path, guess: bool) -> GgufHeader:
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise ModelMissing(path) from error
     except OSError as error:
-        raise ModelUnreadable(path, _reason(error)) from error
+        raise ModelUnreadable(path, why_unreadable(error)) from error
     if not stat.S_ISREG(status.st_mode):
         raise ModelUnreadable(path, _unreadable_kind(status.st_mode))
     try:
@@ -214,17 +215,11 @@ def _read_file(path: Path, guess: bool) -> GgufHeader:
     except Lie as lie:
         raise DamagedModel(path, str(lie)) from lie
     except OSError as error:
-        raise ModelUnreadable(path, _reason(error)) from error
+        raise ModelUnreadable(path, why_unreadable(error)) from error
 
 
 def _unreadable_kind(mode: int) -> str:
     return _("It is a folder, not a file.") if stat.S_ISDIR(mode) else _("It is no ordinary file.")
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return _("Quern has no permission to read it.")
-    return _("The system says: {error}.").format(error=error.strerror or str(error))
 
 
 def _parse(path: Path, file: BufferedIOBase, size: int, guess: bool) -> GgufHeader:

@@ -22,6 +22,13 @@ def clean_name(text: str) -> str:
     return line if len(line) <= _SHOWN_NAME_LENGTH else line[: _SHOWN_NAME_LENGTH - 1] + "…"
 
 
+def why_unreadable(error: OSError) -> str:
+    """Returns the sentence for what the system answered."""
+    if isinstance(error, PermissionError):
+        return _("Quern has no permission to read it.")
+    return _("The system says: {error}.").format(error=error.strerror or str(error))
+
+
 class ModelMissing(UserError):
     """Nothing is at the path."""
 

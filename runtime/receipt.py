@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from runtime.errors import UserError
+from runtime.model_errors import why_unreadable
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path
 from runtime.schedule import LEAST_SHIFT, Schedule
@@ -195,7 +196,15 @@ def read_receipt(path: Path) -> Receipt:
         with path.open("rb") as file:
             return parsed(file.read(MAX_BYTES + 1))
     except OSError as error:
-        raise ReceiptUnreadable(path, error.strerror or str(error)) from error
+        raise ReceiptUnreadable(path, _why(path, error)) from error
+
+
+def _why(path: Path, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return _("Nothing is at {path}.").format(path=shown_path(path))
+    if path.is_dir():
+        return _("It is a folder, not a file.")
+    return why_unreadable(error)
 
 
 def parsed(data: bytes) -> Receipt:

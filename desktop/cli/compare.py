@@ -9,9 +9,9 @@ import click
 import resources
 from desktop.cli import output
 from desktop.cli.commands import Command, ModelArgument, Option, json_option
-from desktop.cli.layout import harmless
-from desktop.cli.loading import opened, wanted
-from desktop.cli.options import setting_options
+from desktop.cli.layout import harmless, one_line
+from desktop.cli.loading import Wanted, opened, wanted
+from desktop.cli.options import engine_option, setting_options
 from desktop.cli.reading import read
 from desktop.cli.score import text_of
 from runtime.params import LoadParams
@@ -39,18 +39,23 @@ def command() -> click.Command:
             ModelArgument(["candidate"], metavar="CANDIDATE"),
             Option("--text", metavar="FILE", help=_(
                 "The text file; “-” reads the input. Without it, a text of Quern's own: English, Chinese and code.")),
+            engine_option("reference", help=_("The engine for REFERENCE, where it is another than --engine says.")),
+            engine_option("candidate", help=_("The engine for CANDIDATE, where it is another than --engine says.")),
             json_option(),
             *setting_options(LoadParams),
         ],
     )  # fmt: skip
 
 
-def compare(reference: str, candidate: str, text: str | None, as_json: bool, **flags: Any) -> None:
+def compare(
+    reference: str, candidate: str, text: str | None, as_json: bool,
+    reference_engine: str | None, candidate_engine: str | None, **flags: Any,
+) -> None:  # fmt: skip
     """Runs the command."""
     from convert import compare as comparing
 
     flags["loadparams__context_length"] = flags.get("loadparams__context_length") or _CONTEXT
-    models = wanted(reference, flags), wanted(candidate, flags)
+    models = _side(reference, reference_engine, flags), _side(candidate, candidate_engine, flags)
     content = text_of(text) if text is not None else resources.read_text("evaluation", "text.txt")
     with opened(models[0]) as ours, opened(models[1]) as theirs:
         result = read(lambda stop: comparing.compare(ours, theirs, content, stop))
@@ -58,6 +63,10 @@ def compare(reference: str, candidate: str, text: str | None, as_json: bool, **f
         output.write_json(_as_json(result))
     else:
         _show(result)
+
+
+def _side(model: str, engine: str | None, flags: dict[str, Any]) -> Wanted:
+    return wanted(model, flags if engine is None else flags | {"loadparams__engine": engine})
 
 
 def _as_json(result: Any) -> dict[str, Any]:
@@ -88,7 +97,8 @@ def _show(result: Any) -> None:
     output.write_line(_("Where they differ most:"))
     for worst in quality.worst:
         line = _("…{before}[{token}]  the reference expects “{reference}”, the candidate “{candidate}” ({kl:.2f})")
-        shown = {name: _one_line(getattr(worst, name)) for name in ("before", "token", "reference", "candidate")}
+        parts = {name: getattr(worst, name) for name in ("before", "token", "reference", "candidate")}
+        shown = {name: one_line(part, line_end="↵") for name, part in parts.items()}
         output.write_line(line.format(kl=worst.kl, **shown))
 
 
@@ -96,7 +106,3 @@ def _side_words(side: Any) -> str:
     return _("{name}, {megabytes:,.1f} MB, {bits:.2f} bits per weight").format(
         name=harmless(side.name), megabytes=side.size_bytes / 1e6, bits=side.bits_per_weight
     )
-
-
-def _one_line(text: str) -> str:
-    return harmless(text).replace("\n", "↵")

@@ -16,7 +16,7 @@ from desktop.cli.loading import opened_embedder, wanted
 from desktop.cli.options import setting_options
 from desktop.cli.reading import read
 from runtime.params import LoadParams
-from runtime.reading import POOLINGS, Embedded, EmbedRequest
+from runtime.reading import POOLINGS, Embedded, EmbedRequest, NothingToEmbed
 from runtime.text import _
 
 _SHOWN_NUMBERS = 6
@@ -67,6 +67,8 @@ def embed(
     """Runs the command."""
     what = wanted(model, flags)
     given = tuple(line.rstrip("\r\n") for line in input_lines()) if texts == ("-",) else texts
+    if not given:
+        raise NothingToEmbed(1)
     request = EmbedRequest(
         texts=given, pooling=pooling, normalize=normalize, truncate=truncate  # type: ignore[arg-type]
     )

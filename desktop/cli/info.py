@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,11 @@ from convert.card import card_of
 from desktop.cli import output
 from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.convert_report import card_rows
-from desktop.cli.layout import columns, cut, harmless, shown_path
-from desktop.cli.loading import wanted
+from desktop.cli.layout import cut, one_line, shown_path
+from desktop.cli.loading import Wanted, wanted
 from desktop.cli.models import size_words
 from desktop.cli.options import setting_options
+from desktop.cli.tables import show_rows, show_section
 from runtime import memory
 from runtime.chat_formats import RAW, built_in_names, guess
 from runtime.draft_file import draft_header, draft_params
@@ -49,7 +50,7 @@ def command() -> click.Command:
         "info",
         callback=info,
         help="\n".join((
-            _("Shows what a model file holds and how much memory it needs. Its weights are not read."),
+            _("Shows what a model’s file or folder holds and how much memory it needs. Its weights are not read."),
             _("The memory follows from the flags of loading: the context length, the types of the cache and so on. It "
               "is estimated from the file's header, and measured by the engine without loading."),
         )),
@@ -69,6 +70,9 @@ def command() -> click.Command:
 def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
     """Runs the command."""
     what = wanted(model, flags)
+    if what.path.is_dir():
+        _show_folder(what, every_tensor=tensors == "all", as_json=as_json)
+        return
     header = read_header(what.path)
     needed = _needed(header, what.load)
     if as_json:
@@ -79,9 +83,19 @@ def info(model: str | None, tensors: str, as_json: bool, **flags: Any) -> None:
     _show_memory(header, needed, what.load)
     _show_metadata(header)
     if tensors == "all":
-        _section(_("Tensors"), _tensor_rows(header.tensors), right=(2, 3))
+        show_section(_("Tensors"), _tensor_rows(header.tensors), right=(2, 3))
     else:
-        _section(_("Tensors"), _type_rows(header.tensors), right=(1, 2))
+        show_section(_("Tensors"), _type_rows(header.tensors), right=(1, 2))
+
+
+def _show_folder(what: Wanted, *, every_tensor: bool, as_json: bool) -> None:
+    from desktop.cli import info_folder  # brings numpy, which files do without
+
+    folder = info_folder.read_folder(what.path, what.load)
+    if as_json:
+        output.write_json(info_folder.json_object(folder, every_tensor=every_tensor))
+    else:
+        info_folder.show(folder, every_tensor=every_tensor)
 
 
 def _needed(header: GgufHeader, params: LoadParams) -> Memory:
@@ -116,7 +130,7 @@ def json_object(header: GgufHeader, needed: Memory, *, every_tensor: bool) -> di
         "chat_templates": sorted(header.chat_templates),
         "chat_template_variables": {name: list(found) for name, found in _variables(header).items()},
         "chat_template_guess": template_guess(header),
-        "built_in_templates": [*built_in_names(), RAW],
+        "built_in_templates": _built_in(),
         "memory": {
             **_sizes(needed.estimate), "exact": _sizes(needed.exact) if needed.exact else None,
             "note": needed.note, "free": memory.free_memory(),
@@ -165,10 +179,13 @@ def _show_file(header: GgufHeader) -> None:
         (_("Vocabulary"), f"{header.n_vocab:,}"),
         (_("Chat template"), ", ".join(sorted(header.chat_templates)) or _without_template(header)),
         (_("Variables"), "; ".join(_variable_words(header))),
-        (_("Other templates"), ", ".join((*built_in_names(), RAW))),
+        (_("Other templates"), ", ".join(_built_in())),
     ]  # fmt: skip
-    for line in columns([(label, harmless(text).replace("\n", " ")) for label, text in rows if text]):
-        output.write_line(line)
+    show_rows(rows)
+
+
+def _built_in() -> list[str]:
+    return [*sorted(built_in_names()), RAW]
 
 
 def _variables(header: GgufHeader) -> dict[str, tuple[str, ...]]:
@@ -214,25 +231,25 @@ def _show_memory(header: GgufHeader, needed: Memory, params: LoadParams) -> None
         (_("Together"), *(size_words(figure.total) for figure in figures)),
         (_("Free now"), *([""] if needed.exact else []), size_words(memory.free_memory())),
     ]
-    _section(title, rows, right=(1, 2)[: len(figures)])
+    show_section(title, rows, right=(1, 2)[: len(figures)])
     if needed.note:
-        output.write_line("  " + _("Not measured: {reason}").format(reason=harmless(needed.note)))
+        output.say("  " + _("Not measured: {reason}").format(reason=one_line(needed.note, line_end=" ")))
     if needed.total > memory.free_memory():
-        output.write_line("  " + _("This is more than is free; a shorter context or a smaller model would fit."))
+        output.say("  " + _("This is more than is free; a shorter context or a smaller model would fit."))
     if header.context_length and not params.rope_base and length > header.context_length * max(params.rope_factor, 1):
         note = _("The model was trained for {count} tokens; beyond them its answers get worse.")
-        output.write_line("  " + note.format(count=f"{header.context_length:,}"))
+        output.say("  " + note.format(count=f"{header.context_length:,}"))
 
 
 def _show_card(header: GgufHeader) -> None:
     card = card_of(header.metadata)
     if card is not None:
-        _section(_("Quality card, as the file states it"), card_rows(card))
+        show_section(_("Quality card, as the file states it"), card_rows(card))
 
 
 def _show_metadata(header: GgufHeader) -> None:
-    rows = [(_one_line(key), _shown(value)) for key, value in header.metadata.items() if key != CARD_KEY]
-    _section(_("Metadata"), rows)
+    rows = [(one_line(key), _shown(value)) for key, value in header.metadata.items() if key != CARD_KEY]
+    show_section(_("Metadata"), rows)
 
 
 def _shown(value: Any) -> str:
@@ -241,11 +258,7 @@ def _shown(value: Any) -> str:
     text = value.text() if isinstance(value, GgufText) else value
     items = text if isinstance(text, tuple) else (text,)
     words = (f"{item:.7g}" if isinstance(item, float) else str(item) for item in items)  # as precise as 32 bits are
-    return cut(_one_line(", ".join(words)), _LONGEST_VALUE)
-
-
-def _one_line(text: str) -> str:
-    return harmless(text).replace("\n", "␊")
+    return cut(one_line(", ".join(words)), _LONGEST_VALUE)
 
 
 def _counts(tensors: Iterable[TensorInfo]) -> dict[str, int]:
@@ -261,14 +274,7 @@ def _type_rows(tensors: tuple[TensorInfo, ...]) -> list[tuple[str, ...]]:
 
 def _tensor_rows(tensors: Iterable[TensorInfo]) -> list[tuple[str, ...]]:
     return [
-        (_one_line(tensor.name), tensor.type, " × ".join(str(size) for size in tensor.shape),
+        (one_line(tensor.name), tensor.type, " × ".join(str(size) for size in tensor.shape),
          size_words(tensor.n_bytes))
         for tensor in tensors
     ]  # fmt: skip
-
-
-def _section(title: str, rows: Sequence[Sequence[str]], *, right: tuple[int, ...] = ()) -> None:
-    output.write_line()
-    output.write_line(title)
-    for line in columns(rows, right=right):
-        output.write_line("  " + line)

@@ -20,6 +20,11 @@ def harmless(text: str) -> str:
     return text.translate(_VISIBLE)
 
 
+def one_line(text: str, *, line_end: str = "␊") -> str:
+    """Returns `text` harmless and on one line; `line_end` stands where it ended lines."""
+    return harmless(text).replace("\n", line_end)
+
+
 def shown_path(path: str | os.PathLike[str]) -> str:
     """Returns a path as it can be printed: bytes that are no text as U+FFFD, control characters visible."""
     return harmless(os.fsencode(path).decode("utf-8", "replace")).replace("\n", "␊")
@@ -98,10 +103,35 @@ def two_columns(rows: Iterable[tuple[str, str]], cells: int, *, left_limit: int 
     return lines
 
 
-def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
-    """Returns rows as lines whose cells stand below each other; columns named in `right` end below each other."""
+def columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), cells: int = 0) -> list[str]:
+    """Returns rows as lines whose cells stand below each other; columns named in `right` end below each other.
+
+    Where that needs more than `cells`, each row becomes a paragraph, its first cell above the others.
+    """
     widths = [max(cell_width(row[number]) for row in rows) for number in range(len(rows[0]))] if rows else []
+    if cells and sum(widths) + 2 * (len(widths) - 1) > cells:
+        return ["\n".join(_stacked(row, cells)) for row in rows]
     return ["  ".join(_padded(row, widths, right)).rstrip() for row in rows]
+
+
+def _stacked(row: Sequence[str], cells: int) -> Iterator[str]:
+    first, *others = row
+    if first:
+        yield from _folded(first, cells)
+    for other in filter(None, others):
+        yield from ("  " + line for line in _folded(other, max(2, cells - 2)))
+
+
+def _folded(text: str, cells: int) -> Iterator[str]:
+    """Yields a cell's lines; words that are longer than a line are cut into pieces."""
+    for line in wrapped(text, cells):
+        piece = ""
+        for character in line:
+            if piece and cell_width(piece + character) > cells:
+                yield piece
+                piece = ""
+            piece += character
+        yield piece
 
 
 def _padded(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -> Iterator[str]:

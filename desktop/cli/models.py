@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from desktop.cli import output
 from desktop.cli.commands import Command, json_option
-from desktop.cli.layout import columns, harmless, shown_path
+from desktop.cli.layout import one_line, shown_path
+from desktop.cli.tables import table
 from runtime.text import _
 
 if TYPE_CHECKING:
@@ -61,21 +63,25 @@ def _values(model: ModelInfo) -> list[tuple[str, Any]]:
 
 def _show(found: list[ModelInfo]) -> None:
     head = (_("Name"), _("Architecture"), _("Type"), _("Size"), _("Context"))
-    lines = columns([head, *map(_cells, found)], right=(3, 4))
+    lines = table([head, *map(_cells, found)], right=(3, 4))
     output.write_line(lines[0])
     for model, line in zip(found, lines[1:], strict=True):
         output.write_line(line)
-        output.write_line(output.dim(f"  {shown_path(model.path)}", sys.stdout))
+        _show_below(shown_path(model.path))
         if not model.runnable:
-            output.write_line(output.dim("  " + _("Cannot be run: {reason}").format(reason=model.reason), sys.stdout))
+            _show_below(_("Cannot be run: {reason}").format(reason=model.reason))
         elif model.caution:
-            output.write_line(output.dim(f"  {model.caution}", sys.stdout))
+            _show_below(model.caution)
+
+
+def _show_below(text: str) -> None:
+    output.write_line(output.dim(textwrap.indent(output.fitted(text, sys.stdout, less=2), "  "), sys.stdout))
 
 
 def _cells(model: ModelInfo) -> tuple[str, ...]:
     context = f"{model.context_length:,}" if model.context_length else ""
     cells = (model.name, model.architecture, model.quantization, size_words(model.size_bytes), context)
-    return tuple(harmless(cell).replace("\n", " ") for cell in cells)
+    return tuple(one_line(cell, line_end=" ") for cell in cells)
 
 
 def size_words(size: int) -> str:

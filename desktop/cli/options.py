@@ -210,10 +210,15 @@ def read_saved() -> SavedSettings:
         return SavedSettings()
 
 
-def engine_option() -> Option:
-    """Returns `--engine` alone, of the settings of loading; a flag that is not given has the value None."""
+def engine_option(side: str = "", *, help: str | None = None) -> Option:
+    """Returns `--engine` alone, of the settings of loading; a flag that is not given has the value None.
+
+    With a `side` it is `--SIDE-engine`.
+    """
     option = _option(field_of(LoadParams, "engine"))
-    option.name = "engine"
+    option.name = f"{side}_engine" if side else "engine"
+    option.opts = [f"--{side}-engine"] if side else option.opts
+    option.help = help or option.help
     return option
 
 

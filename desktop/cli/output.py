@@ -70,11 +70,11 @@ def say(text: str) -> None:
     write_line(fitted(text, sys.stdout))
 
 
-def fitted(text: str, stream: TextIO) -> str:
-    """Returns sentences with lines that fit `stream`'s terminal; as they are for a file or a pipe."""
+def fitted(text: str, stream: TextIO, *, less: int = 0) -> str:
+    """Returns sentences with lines that fit `stream`'s terminal, or `less` of it; as they are for a file or a pipe."""
     if not is_terminal(stream):
         return text
-    cells = shutil.get_terminal_size().columns
+    cells = max(1, shutil.get_terminal_size().columns - less)
     return "\n".join(line for paragraph in text.split("\n") for line in wrapped(paragraph, cells))
 
 

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 import msgspec
 import numpy as np
 
+from runtime import wrapped_names
 from runtime.architectures.base import Architecture, Kind, Source, TensorRow, expanded
 from runtime.architectures.forms import Form
 from runtime.config import ModelConfig
@@ -23,8 +24,6 @@ from runtime.model_errors import clean_name
 from runtime.text import _, ngettext
 
 _logger = logging.getLogger(__name__)
-# What programs put before the names of a model that they wrapped: DataParallel, torch.compile, PEFT.
-_WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.|base_model\.model\.)+")
 _LANGUAGE_PART = re.compile(r"^(?:model\.language_model\.|language_model\.model\.)")
 _LANGUAGE_HEAD = re.compile(r"^language_model\.(?=lm_head\.)")
 # Tables that older programs saved beside the weights, and the parts of a model that see.
@@ -172,8 +171,8 @@ def canonical_names(architecture: Architecture, names: Iterable[str]) -> dict[st
     """
     expected = {_pattern(name) for row in architecture.tensors for name in row.names("folder")}
     found: dict[str, str] = {}
-    for name in names:
-        plain = _LANGUAGE_HEAD.sub("", _LANGUAGE_PART.sub("model.", _WRAPPERS.sub("", name)))
+    for name, inner in wrapped_names.unwrapped(names).items():
+        plain = _LANGUAGE_HEAD.sub("", _LANGUAGE_PART.sub("model.", inner))
         if _pattern(plain) not in expected and _pattern(architecture.prefix + plain) in expected:
             plain = architecture.prefix + plain
         found[plain] = name

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 import hostile_gguf
-from hostile_doors import Doors
+from hostile_doors import Doors, Findings
+from runtime.devices import usable_cores
 
 # Of each kind that ends in another way, or ended a process once
 QUICK = {
@@ -21,52 +25,56 @@ QUICK = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    with Doors(tmp_path) as opened:
-        yield opened
+def check(folder: Path, files: Iterator[tuple[str, bytes]]) -> Counter[str]:
+    """Opens each file by every door, as many at once as there are cores; returns how often loading ended how."""
+    waiting, lock = iter(files), threading.Lock()
 
+    def work(number: int) -> list[tuple[str, Findings]]:
+        place = folder / str(number)
+        place.mkdir()
+        found = []
+        with Doors(place) as doors:
+            while True:
+                with lock:
+                    name, data = next(waiting, ("", b""))
+                if not name:
+                    return found
+                found.append((name, doors.try_all(data)))
 
-def check(doors: Doors, files: Iterator[tuple[str, bytes]]) -> Counter[str]:
-    """Opens each file by every door; returns how often loading ended in each way."""
-    endings: Counter[str] = Counter()
-    faults: dict[str, list[str]] = {}
-    for name, data in files:
-        found = doors.try_all(data)
-        endings[found.answers["load and answer"].split(":")[0].split(" ")[0]] += 1
-        if found.faults:
-            faults[name] = found.faults
-    assert faults == {}
-    return endings
+    cores = usable_cores()
+    with ThreadPoolExecutor(cores) as pool:
+        all_found = dict(chain.from_iterable(pool.map(work, range(cores))))
+    assert {name: found.faults for name, found in all_found.items() if found.faults} == {}
+    return Counter(found.answers["load and answer"].split(":")[0].split(" ")[0] for found in all_found.values())
 
 
 @pytest.mark.timeout(300)
-def test_harmful_files_of_each_kind_come_to_a_sentence(doors: Doors) -> None:
+def test_harmful_files_of_each_kind_come_to_a_sentence(tmp_path: Path) -> None:
     handmade = dict(hostile_gguf.handmade())
     assert handmade.keys() >= QUICK
-    endings = check(doors, ((name, handmade[name]) for name in sorted(QUICK)))
+    endings = check(tmp_path, ((name, handmade[name]) for name in sorted(QUICK)))
     assert endings["answered"] >= 3, "the sound ones are not refused"
     assert endings["damaged_model"] >= 1
     assert endings["engine_died"] == 0
 
 
 @pytest.mark.timeout(300)
-def test_some_files_damaged_by_chance_come_to_a_sentence(doors: Doors) -> None:
-    endings = check(doors, hostile_gguf.mutants(12, seed=7))
+def test_some_files_damaged_by_chance_come_to_a_sentence(tmp_path: Path) -> None:
+    endings = check(tmp_path, hostile_gguf.mutants(12, seed=7))
     assert endings["engine_died"] == 0
 
 
 @pytest.mark.acceptance
 @pytest.mark.timeout(1800)
-def test_every_harmful_file_comes_to_a_sentence(doors: Doors) -> None:
+def test_every_harmful_file_comes_to_a_sentence(tmp_path: Path) -> None:
     files = dict(hostile_gguf.handmade())
     assert len(files) >= 100
-    assert check(doors, iter(files.items()))["engine_died"] == 0
+    assert check(tmp_path, iter(files.items()))["engine_died"] == 0
 
 
 @pytest.mark.acceptance
 @pytest.mark.timeout(7200)
-def test_two_thousand_damaged_files_come_to_a_sentence(doors: Doors) -> None:
-    endings = check(doors, hostile_gguf.mutants(2000))
+def test_two_thousand_damaged_files_come_to_a_sentence(tmp_path: Path) -> None:
+    endings = check(tmp_path, hostile_gguf.mutants(2000))
     assert endings["answered"] > 100
     assert endings["engine_died"] == 0

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import tiny_gguf
 from command_line import Run
+from runtime import engines
+from runtime.engine import Engine
+from runtime.engines import open_engine
+from runtime.params import LoadParams
 
 TEXT = "The miller opened the sluice and the stone began to turn. " * 20
 
@@ -40,3 +47,17 @@ def test_models_with_other_vocabularies_are_refused(run: Run, tiny: Path, tmp_pa
 
     assert (result.code, result.out) == (2, "")
     assert "cannot be compared" in result.err
+
+
+def test_each_side_may_have_an_engine_of_its_own(run: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+
+    def opening(path: Path, params: LoadParams, **options: Any) -> Engine:
+        asked.append(params.engine)
+        return open_engine(path, params, **options)
+
+    monkeypatch.setattr(engines, "open_engine", opening)
+    words = ("compare", str(tiny), str(tiny), "--text", "-", "--threads", "1")
+    for flags in (("--candidate-engine", "llama"), ("--engine", "llama", "--reference-engine", "auto")):
+        assert run(*words, *flags, stdin=TEXT).code == 0
+    assert asked == ["auto", "llama", "auto", "llama"]

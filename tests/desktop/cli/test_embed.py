@@ -104,3 +104,10 @@ def test_a_folder_is_embedded_by_our_own_engine(run: Run):
 
     assert result.code == 0
     assert cosine(first, second) > 0.5 > cosine(first, third)
+
+
+@pytest.mark.parametrize("given", ["", "\n"])
+def test_an_input_without_a_text_is_refused(run: Run, bert: str, given: str):
+    result = run("embed", bert, "-", stdin=given)
+    assert (result.code, result.out) == (2, "")
+    assert "is empty" in result.err

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
 
 import raw_gguf
 import tiny_gguf
+import tiny_native
 from command_line import Run
+from desktop.cli import output
+from desktop.cli.layout import cell_width
+from runtime.places import places
 
 
 def told(run: Run, tmp_path: Path, *flags: str, **metadata: object) -> str:
@@ -82,3 +87,61 @@ def test_templates_their_variables_and_a_guess_are_listed(run: Run, tmp_path: Pa
     bare = tiny_gguf.write_tiny(tmp_path / "bare.gguf", chat_template=None)
     assert "--template chatml" in run("info", str(bare)).out
     assert json.loads(run("info", str(bare), "--json").out)["chat_template_guess"] == "chatml"
+
+
+# --- folders and narrow terminals ------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_described_from_its_config_and_the_heads_of_its_files(run: Run, tmp_path: Path):
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    tiny_native.write_folder(folder)
+    shown = run("info", str(folder), "--dtype", "f32")
+    found = json.loads(run("info", str(folder), "--json", "--dtype", "f32", "--tensors", "all").out)
+    lines = [line.split() for line in shown.out.splitlines()]
+
+    assert shown.code == 0
+    assert ["Architecture", "LlamaForCausalLM"] in lines
+    assert ["hidden_size", "16"] in lines
+    assert ["f32", str(len(found["tensors"]))] in lines
+    assert (found["kind"], found["context_length"], found["runnable"]) == ("folder", 64, True)
+    assert found["parameters"] == sum(math.prod(tensor["shape"]) for tensor in found["tensors"])
+    assert found["memory"]["weights"] == 4 * found["parameters"]
+    assert found["metadata"]["hidden_size"] == 16
+
+
+def test_a_folder_that_cannot_be_run_says_why_and_a_damaged_one_what_is_missing(run: Run, tmp_path: Path):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    tiny_native.write_folder(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "strange", "architectures": ["Strange"]}))
+    assert "Cannot be run: " in run("info", str(folder)).out
+    (folder / "config.json").write_text("{}")
+    refused = run("info", str(folder))
+    assert (refused.code, refused.out) == (2, "")
+    assert "no config.json" in refused.err
+
+
+def test_other_templates_are_listed_in_their_order(run: Run, tmp_path: Path):
+    names = json.loads(told(run, tmp_path, "--json"))["built_in_templates"]
+    assert names[:-1] == sorted(names[:-1])
+    assert len(names) > 2
+
+
+@pytest.mark.parametrize("command", [("info", "--tensors", "all"), ("models",)])
+def test_tables_fold_on_a_narrow_terminal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+):
+    places().models.mkdir(parents=True)
+    file = tiny_gguf.write_tiny(places().models / "A model with a long name.gguf")
+    monkeypatch.setattr(output, "is_terminal", lambda stream: stream is sys.stdout)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+    name, *flags = command
+    lines = run(name, *([str(file)] if name == "info" else []), *flags).out.splitlines()
+    assert len(lines) > 5
+    assert [line for line in lines if cell_width(line) > 20 and " " in line.strip()] == []
+    if name == "models":
+        assert "A model with a long" in lines
+        assert "name" in lines

@@ -91,3 +91,11 @@ def test_json_brings_the_receipt_with_the_end_of_the_answer(quantized: Path, tmp
     last = json.loads(done.out.splitlines()[-1])
     assert last["receipt"]["ids"] == json.loads((tmp_path / "r.json").read_text())["ids"]
     assert run("replay", str(tmp_path / "r.json")).code == 0
+
+
+def test_a_receipt_that_is_not_there_or_a_folder_is_named_in_words(tmp_path: Path, run: Run) -> None:
+    missing = run("replay", str(tmp_path / "none.json"))
+    assert (missing.code, missing.out) == (2, "")
+    assert f"Nothing is at {tmp_path / 'none.json'}." in missing.err
+    assert "It is a folder" in run("replay", str(tmp_path)).err
+    assert "Errno" not in missing.err

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -230,6 +231,24 @@ def test_conversations_scores_and_empty_sources_are_refused(pair: tuple[Any, Nat
     with pytest.raises(UserError, match="empty"):
         collect(engine, raw(" \n"))
     assert collect(engine, raw(SOURCE, max_tokens=2)).text
+
+
+def test_a_target_is_made_again_from_its_receipt_and_no_state_is_kept(
+    pair: tuple[Any, NativeEngine], tmp_path: Path
+) -> None:
+    _theirs, engine = pair
+    drawn = raw(SOURCE, max_tokens=9, temperature=1.2, seed=3)
+    collect(engine, raw(OTHER, max_tokens=1))
+    first, again = (collect(engine, msgspec.structs.replace(drawn, receipt=True)).end.receipt for _n in range(2))
+    assert first is not None
+    assert again == first, "a source that was not read again leaves the same receipt"
+    collect(engine, raw(OTHER, max_tokens=1))
+    *_progress, result = engine.replay(first, StopFlag(), anyway=True)
+    assert (result.text, result.difference) == (first.text, None)  # type: ignore[union-attr]
+    state = engine.save_state(tmp_path / "state")
+    assert (state.tokens, (tmp_path / "state").exists()) == (0, False)
+    assert "keeps no state" in state.note
+    assert engine.load_state(tmp_path / "state").note == state.note
 
 
 @pytest.mark.parametrize("held", [{"grammar": 'root ::= "a"'}, {"json_schema": "{}"}, {"logit_bias": ("5=1",)}])
