@@ -136,21 +136,23 @@ class Backends:
         self._files, self._register = files, register
         self._verdicts, self._tried, self._driver = verdicts, tried, driver
         self._score, self._denied = score, denied
-        self._again = False
+        self._again = self._has_cards = False
 
-    def use(self, wanted: str = AUTO, *, again: bool = False) -> None:
-        """Registers the best variant, or the one of this name, and the cards. Later calls change nothing.
+    def use(self, wanted: str = AUTO, *, cards: bool | None = None, again: bool = False) -> None:
+        """Registers the best variant, or the one of this name, and the cards. Later calls change nothing of that.
 
-        With `again`, what failed its trial gets another one. Raises `NoVariantRuns`, `UnknownVariant`,
-        `VariantRefused`.
+        Without `cards` no driver is touched; a later call may still ask for them. With `again`, what failed its trial
+        gets another one. Raises `NoVariantRuns`, `UnknownVariant`, `VariantRefused`.
         """
-        if self.variant:
-            return
-        self._again = again
-        self.use_processor(wanted)
-        for file in self._files:
-            if not is_variant(file):
-                self._use_card(file)
+        first = not self.variant
+        if first:
+            self._again = again
+            self.use_processor(wanted)
+        if not self._has_cards and (first if cards is None else cards):
+            self._has_cards = True
+            for file in self._files:
+                if not is_variant(file):
+                    self._use_card(file)
 
     def use_processor(self, wanted: str = AUTO) -> None:
         """Registers processor code only. Raises what `use` raises."""

@@ -89,7 +89,7 @@ class LlamaEngine(BaseEngine):
             listener=_part_of(listener, 0.0, share),
             stop=stop,
         )
-        llama_library.load_library(params.cpu_variant)
+        llama_library.load_library_for(params)
         fitted, fit_notes = fitting.fitted(params, header, context_length)
         self._model, params, card_notes = _with_or_without_cards(load, fitted)
         notes += [*fit_notes, *card_notes]

@@ -23,6 +23,7 @@ from runtime.errors import UserError
 from runtime.installation import repair_advice
 from runtime.llama.backends import AUTO, BackendReport, Backends, registering
 from runtime.llama.verdicts import Verdicts
+from runtime.params import LoadParams
 from runtime.places import places
 from runtime.spinning import bound_spinning
 from runtime.text import _, sentences
@@ -47,16 +48,22 @@ class EngineLibraryMissing(UserError):
         )
 
 
-def load_library(variant: str = AUTO) -> Any:
+def load_library(variant: str = AUTO, *, cards: bool | None = None) -> Any:
     """Returns the module of llama.cpp's C functions, with back ends registered.
 
-    `variant` names the processor code to use where there are several builds of it; only the first call decides. Raises
+    `variant` names the processor code to use where there are several builds of it; only the first call decides. With
+    `cards` off, no driver of a graphics card is touched until a call asks for one; unsaid, the first call does. Raises
     `EngineLibraryMissing`, and what `Backends.use` raises.
     """
     library = _functions()
     if (backends := _own_backends()) is not None:
-        backends.use(variant)
+        backends.use(variant, cards=cards)
     return library
+
+
+def load_library_for(params: LoadParams) -> Any:
+    """Returns what `load_library` does, with what a model is to be loaded with."""
+    return load_library(params.cpu_variant, cards=any(name.strip().lower() != "cpu" for name in params.devices))
 
 
 def load_library_again() -> Any:

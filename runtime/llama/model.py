@@ -94,7 +94,7 @@ class LlamaModel:
         self.path = path
         self.notes: list[str] = [note for adapter in adapters for note in adapter.notes]
         self.memory_bytes = 0  # as the library reports it
-        self._library = llama_library.load_library(params.cpu_variant)
+        self._library = llama_library.load_library_for(params)
         self.notes += llama_library.variant_notes(params.cpu_variant)
         self._model: Any = None
         self._context: Any = None

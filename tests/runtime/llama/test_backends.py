@@ -32,7 +32,9 @@ class Machine:
         for file in self.files:
             file.touch()
 
-    def start(self, wanted: str = AUTO, *, again: bool = False, **changes: Any) -> Backends:
+    def start(
+        self, wanted: str = AUTO, *, cards: bool | None = None, again: bool = False, **changes: Any
+    ) -> Backends:
         """A new process."""
         self.tried.clear()
         self.registered.clear()
@@ -41,7 +43,7 @@ class Machine:
             "denied": lambda _features: frozenset(), "driver": lambda _kind: self.driver,
         }  # fmt: skip
         backends = Backends(self.files, self._register, **(options | changes))
-        backends.use(wanted, again=again)
+        backends.use(wanted, cards=cards, again=again)
         return backends
 
     def _score(self, file: Path) -> int:
@@ -199,6 +201,17 @@ def test_without_a_driver_nothing_is_tried_or_loaded(machine: Callable[..., Mach
     backends = here.start()
     assert ("vulkan" in here.tried, "vulkan" in here.registered) == (False, False)
     assert backends.left_out[0].why == "no driver for it is installed"
+
+
+def test_no_driver_is_touched_before_a_card_is_wanted(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    backends = here.start(cards=False)
+    backends.use()
+    assert (here.tried, backends.cards) == (["sapphirerapids"], [])
+    backends.use(cards=True)
+    assert (here.tried, backends.cards) == (["sapphirerapids", "vulkan"], ["vulkan"])
+    backends.use(cards=True)
+    assert here.registered == ["sapphirerapids", "vulkan"]
 
 
 def test_another_driver_is_tried_anew(machine: Callable[..., Machine]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.llama import library
+from runtime.params import LoadParams
 
 
 def in_new_process(code: str, **environment: str) -> str:
@@ -110,3 +111,15 @@ def test_the_library_keeps_the_processor_code_it_started_with(monkeypatch: pytes
     monkeypatch.setattr(library, "backend_report", lambda: library.BackendReport(variant="zen4"))
     assert library.variant_notes("zen4") == library.variant_notes("Auto") == []
     assert library.variant_notes("haswell")[0].startswith("The engine runs on the processor code “zen4”")
+
+
+@pytest.mark.parametrize(
+    ("devices", "cards"), [(("auto",), True), (("CPU",), False), (("cpu ",), False), (("CPU", "Vulkan0"), True)]
+)
+def test_who_wants_the_processor_alone_touches_no_driver(
+    monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...], cards: bool
+) -> None:
+    asked: list[bool | None] = []
+    monkeypatch.setattr(library, "load_library", lambda _variant, *, cards: asked.append(cards))
+    library.load_library_for(LoadParams(devices=devices))
+    assert asked == [cards]
