@@ -208,6 +208,7 @@ ELSEWHERE: dict[str, str] = {
     "reading_stopped": "the person stopped it",
     "reading_failed": "said in the card of the answer, whose button tries again",
     "hashing_stopped": "nobody waits for it",
+    "not_text": "the person drops another file",
     "notebook_gone": "the page shows another notebook",
     "backup_failed": "said over the list of backups, where another one can be chosen",
     "nothing_to_continue": "an empty message cannot be sent",

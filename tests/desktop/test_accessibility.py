@@ -46,6 +46,9 @@ def views(window: MainWindow) -> Iterator[tuple[str, QWidget]]:
     window.show_panel(True)
     QTest.qWait(600)  # the sections come one by one
     yield "chat", window
+    window.actions_by_name["ledger"].trigger()
+    QTest.qWait(100)
+    yield "what fills the context", window
     for name in ("library", "notebook", "convert"):
         window.actions_by_name[name].trigger()
         QTest.qWait(100)
