@@ -43,6 +43,9 @@ EXCLUDED_MODULES = (
     "zstandard", "brotli", "backports.zstd", "fontTools", "cyclonedx", "elftools", "PyInstaller", "packaging",
 )  # fmt: skip
 
+# Packages that read files beside their modules, and that PyInstaller has no hook for: formulas and their fonts.
+WITH_DATA = ("latex2mathml", "ziamath", "ziafont")
+
 # Qt's plugins that the window uses, by folder. The rest draws on bare hardware, serves QML, or speaks to networks.
 QT_PLUGINS = {
     "platforms": {"qxcb", "qwayland", "qoffscreen", "qminimal", "qwindows", "qcocoa"},

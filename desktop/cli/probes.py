@@ -107,8 +107,8 @@ def xcb() -> dict[str, Any]:
 
 
 # What must be importable beside the engines, and what must load beside Qt's own platform.
-_MODULES = ("tokenizers", "safetensors", "llguidance", "ziamath", "pygments.lexers.python", "markdown_it",
-            "prompt_toolkit", "PySide6.QtSvg", "PySide6.QtNetwork")  # fmt: skip
+_MODULES = ("tokenizers", "safetensors", "llguidance", "pygments.lexers.python", "markdown_it", "prompt_toolkit",
+             "PySide6.QtSvg", "PySide6.QtNetwork")  # fmt: skip
 _OF_THE_DESKTOP = ("qgtk3", "wayland", "egl", "xcb")  # a desktop that these belong to has what they link with
 
 
@@ -120,6 +120,10 @@ def parts() -> dict[str, Any]:
             importlib.import_module(name)
         except (ImportError, OSError) as error:
             failed[name] = str(error)
+    try:
+        importlib.import_module("ziamath").Latex("x^2").svg()  # takes fonts and tables that lie beside the modules
+    except (ImportError, OSError) as error:
+        failed["ziamath"] = str(error)
     from PySide6.QtCore import QLibraryInfo, QPluginLoader
 
     folder = Path(QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from bundle_contents import (
     EXCLUDED_MODULES,
     PARTS,
+    WITH_DATA,
     distributions_of,
     is_system_library_wanted,
     is_wanted,
@@ -92,6 +94,16 @@ def test_no_module_that_our_code_imports_is_excluded() -> None:
         if line.strip().startswith(("import ", "from "))
     }
     assert imported & excluded == set()
+
+
+def test_packages_that_bring_files_are_named() -> None:
+    for name in WITH_DATA:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.submodule_search_locations
+        files = [path for path in Path(spec.submodule_search_locations[0]).rglob("*.*") if path.suffix in (".ttf", ".txt")]
+        assert files
+        assert all(is_wanted(f"{name}/{path.name}") for path in files)
 
 
 def test_nothing_that_the_engines_import_is_excluded() -> None:
