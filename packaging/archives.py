@@ -73,8 +73,13 @@ def _without_owner(entry: tarfile.TarInfo, moment: int) -> tarfile.TarInfo:
     return entry
 
 
-def appimage(tree: Path, share: Path, target: Path, *, runtime: bytes, build: Build, console: Console) -> None:
-    """Writes the AppImage `target`: the runtime, and behind it a squashfs of everything. Raises SetUpError."""
+def appimage(
+    tree: Path, share: Path, target: Path, *, runtime: bytes, build: Build, console: Console, small: bool = True
+) -> None:
+    """Writes the AppImage `target`: the runtime, and behind it a squashfs of everything, `small` or soon there.
+
+    Raises SetUpError.
+    """
     if shutil.which("mksquashfs") is None:
         raise SetUpError("mksquashfs is missing. Install the package squashfs-tools and run this again.")
     folder, packed = target.parent / f".{target.name}.part", target.parent / f".{target.name}.squashfs"
@@ -82,8 +87,8 @@ def appimage(tree: Path, share: Path, target: Path, *, runtime: bytes, build: Bu
     try:
         _lay_out_appimage(folder, tree, share)
         packed.unlink(missing_ok=True)
-        command = ["mksquashfs", str(folder), str(packed), "-comp", "xz", "-b", "1M", "-all-root", "-no-xattrs",
-                   "-no-progress", "-quiet"]  # fmt: skip
+        command = ["mksquashfs", str(folder), str(packed), "-comp", "xz" if small else "gzip", "-b", "1M",
+                   "-all-root", "-no-xattrs", "-no-progress", "-quiet"]  # fmt: skip
         console.run(command, failure="mksquashfs could not pack the AppImage.", env=unchanging(build.moment))
         with target.open("wb") as file, packed.open("rb") as content:
             file.write(runtime)

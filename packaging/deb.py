@@ -35,6 +35,7 @@ _MORE = {
 # The package version that brought each version of the C++ library.
 _LIBSTDCXX = {(3, 4, 28): "9", (3, 4, 29): "11", (3, 4, 30): "12", (3, 4, 31): "13", (3, 4, 33): "14"}
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+_OTHERS = f"The licences of everything else in this package are in /{_PROGRAM}/THIRD-PARTY-LICENCES.txt."
 _DESCRIPTION = """Run language models on your own computer
  Quern runs language models where you are: no account, no cloud, no network.
  Pick a model, talk to it, and keep every word on your own disk. It converts
@@ -74,8 +75,13 @@ def relations(tree: Path) -> dict[str, list[str]]:
         elif set(file.elf.needed) - inside:
             found[optional[0]].update(optional[1])
     outside = {library: who for library, who in from_outside(files).items() if library in _asked(needed)}
-    found["Depends"] = _packages(outside, newest(needed))
+    found["Depends"] = _packages(outside, newest(needed)) | _data_of(inside)
     return {name: sorted(packages) for name, packages in found.items() if packages}
+
+
+def _data_of(inside: set[str]) -> set[str]:
+    """Returns the packages with data that bundled libraries read: keyboard layouts."""
+    return {"xkb-data"} if "libxkbcommon.so.0" in inside else set()
 
 
 def _asked(files: Iterable[NativeFile]) -> set[str]:
@@ -118,6 +124,7 @@ def make(tree: Path, share: Path, target: Path, *, edition: str, build: Build, c
     shutil.rmtree(root, ignore_errors=True)
     try:
         _lay_out(root, tree, share)
+        _write_copyright(root, edition)
         kilobytes = -(-sum(path.lstat().st_size for path in files_below(root)) // 1024)
         text = control(build, edition, machine=machine(), kilobytes=kilobytes, relations=relations(tree))
         _write_control(root, text)
@@ -134,6 +141,13 @@ def _lay_out(root: Path, tree: Path, share: Path) -> None:
     command = root / "usr" / "bin" / "quern"
     command.parent.mkdir(parents=True)
     command.symlink_to("../lib/quern/quern")
+
+
+def _write_copyright(root: Path, edition: str) -> None:
+    folder = root / "usr" / "share" / "doc" / package_name(edition)
+    folder.mkdir(parents=True)
+    own = (root / _PROGRAM / "LICENSE").read_text(encoding="utf-8")
+    (folder / "copyright").write_text(f"{own}\n{_OTHERS}\n", encoding="utf-8")
 
 
 def _write_control(root: Path, text: str) -> None:

@@ -75,5 +75,6 @@ class Packer:
             else:
                 target = output / f"{name}.AppImage"
                 runtime = archives.appimage_runtime(self.work, python=self.environment.python, console=self.console)
-                archives.appimage(tree, share, target, runtime=runtime, build=self.build, console=self.console)
+                archives.appimage(tree, share, target, runtime=runtime, build=self.build, console=self.console,
+                                  small=self.level > 9)  # fmt: skip
         return target

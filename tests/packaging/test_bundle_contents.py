@@ -101,7 +101,8 @@ def test_packages_that_bring_files_are_named() -> None:
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.submodule_search_locations
-        files = [path for path in Path(spec.submodule_search_locations[0]).rglob("*.*") if path.suffix in (".ttf", ".txt")]
+        folder = Path(spec.submodule_search_locations[0])
+        files = [path for path in folder.rglob("*.*") if path.suffix in (".ttf", ".txt")]
         assert files
         assert all(is_wanted(f"{name}/{path.name}") for path in files)
 

@@ -44,6 +44,12 @@ def test_what_quern_does_without_is_no_dependency(tmp_path: Path) -> None:
     assert any("libgtk-3-0" in package for package in found["Suggests"])
 
 
+def test_data_that_a_bundled_library_reads_is_a_dependency(tmp_path: Path) -> None:
+    library(tmp_path, "quern", libc=("GLIBC_2.36",))
+    (tmp_path / "libxkbcommon.so.0").write_bytes(elf_bytes(soname="libxkbcommon.so.0"))
+    assert "xkb-data" in relations(tmp_path)["Depends"]
+
+
 def test_a_library_that_nobody_brings_stops_the_build(tmp_path: Path) -> None:
     library(tmp_path, "quern", "libnobody.so.7", libc=("GLIBC_2.36",))
     with pytest.raises(SetUpError, match=r"libnobody\.so\.7 \(for quern\)"):
@@ -70,6 +76,7 @@ def test_the_same_files_give_the_same_package(tmp_path: Path) -> None:
         library(tree, "quern", libc=("GLIBC_2.36",))
         library(tree, "_internal/lib.so", libc=("GLIBC_2.36",))
         (tree / "_internal" / "link.so").symlink_to("lib.so")
+        (tree / "LICENSE").write_text("MIT")
         (share / "applications").mkdir(parents=True)
         (share / "applications" / "quern.desktop").write_text("[Desktop Entry]\n")
         make(tree, share, output, edition="full", build=BUILD, console=console, level=1)
@@ -78,5 +85,6 @@ def test_the_same_files_give_the_same_package(tmp_path: Path) -> None:
     listed = subprocess.run(["dpkg-deb", "-c", str(output)], capture_output=True, text=True, check=True).stdout
     assert "./usr/bin/quern -> ../lib/quern/quern" in listed
     assert "./usr/lib/quern/_internal/lib.so" in listed
+    assert "./usr/share/doc/quern/copyright" in listed
     assert "./usr/share/applications/quern.desktop" in listed
     assert {line.split()[1] for line in listed.splitlines()} == {"root/root"}
