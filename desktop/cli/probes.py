@@ -120,11 +120,14 @@ def parts() -> dict[str, Any]:
             importlib.import_module(name)
         except (ImportError, OSError) as error:
             failed[name] = str(error)
+    from PySide6.QtCore import QLibraryInfo, QPluginLoader
+
+    from desktop.chat.view import formulas
+
     try:
-        importlib.import_module("ziamath").Latex("x^2").svg()  # takes fonts and tables that lie beside the modules
+        formulas.draw(formulas.FormulaKey("$x^2$", 15.0, 1.0))  # takes fonts and tables that lie beside the modules
     except (ImportError, OSError) as error:
         failed["ziamath"] = str(error)
-    from PySide6.QtCore import QLibraryInfo, QPluginLoader
 
     folder = Path(QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath))
     plugins = [path for path in sorted(folder.glob("*/*")) if path.suffix in (".so", ".dll", ".dylib")]
