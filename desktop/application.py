@@ -47,8 +47,9 @@ _log = logging.getLogger(__name__)
 _ICON_SIDE = 64
 _SETTLE_MS = 3_000  # by then the model is being loaded and nobody has begun to type
 # A fifth of a second of one slot, were they imported with the first answer or the first look at a page.
-_SOON_NEEDED = ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page",
-                "desktop.notebook.page", "desktop.chat.ledger.panel")  # fmt: skip
+SOON_NEEDED = ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page",
+               "desktop.notebook.page", "desktop.chat.ledger.panel", "desktop.settings.panel",
+               "desktop.palette.palette")  # fmt: skip
 _END_MS = 2_600  # whatever still runs then is ended the hard way
 
 
@@ -307,5 +308,5 @@ class Application(QObject):
 
 
 def _import_ahead() -> None:
-    for name in _SOON_NEEDED:
+    for name in SOON_NEEDED:
         importlib.import_module(name)

@@ -262,7 +262,8 @@ def openings(window: MainWindow) -> dict[str, float]:
     work: dict[str, Callable[[], object]] = {
         **{f"page: {name}": lambda name=name: window.pages.turn_to(name) for name in PAGES},  # type: ignore[misc]
         "page: a model's metadata": lambda: window.pages.library.do("details"),
-        "settings": lambda: (window.pages.turn_to("chat"), window.show_panel(False), window.show_panel(True)),
+        "page: back to the chat": lambda: window.pages.turn_to("chat"),
+        "settings": lambda: window.show_panel(True),
         **{f"settings: {title}": lambda title=title: unfold(window, title) for title in SECTIONS},  # type: ignore[misc]
         "settings: a search": lambda: window.panel.search.setText("top"),  # type: ignore[union-attr]
         "card: models": window.open_picker,
@@ -294,8 +295,9 @@ def main() -> None:
         os.environ["QUERN_HOME"] = home
         application = QApplication([])
         gc.disable()  # as in the application, which collects when nothing else is to be done
-        for name in ("markdown_it", "pygments.lexers", "desktop.library.page", "desktop.convert.page",
-                     "desktop.chat.ledger.panel"):  # fmt: skip
+        from desktop.application import SOON_NEEDED
+
+        for name in SOON_NEEDED:
             __import__(name)  # as the application does ahead of time
         say("streaming into 300 messages", stream(options.tokens))
         say("opening 2,000 messages", open_long())
