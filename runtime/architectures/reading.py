@@ -109,7 +109,11 @@ def from_hf(architecture: Architecture, raw: Settings) -> ModelConfig:
 
 
 def from_gguf(architecture: Architecture, settings: Settings, source: Source) -> ModelConfig:
-    """Reads a GGUF file's settings, and what its tensors' names tell. Raises `UnusableConfig`."""
+    """Reads a GGUF file's settings, and what its tensors' names tell. A context length of 0 says nothing.
+
+    Raises `UnusableConfig`.
+    """
+    settings = {key: value for key, value in settings.items() if key != "context_length" or value}
     if "token_embd.weight" not in source.names:
         raise UnusableConfig(_("The file holds no “{name}”.").format(name="token_embd.weight"))
     size = source.info("token_embd.weight").shape[0]

@@ -1,10 +1,13 @@
-"""Keeps vectors in a number format: floats as they are, or int8 and int4 with a scale for each token and head.
+"""Keeps vectors in a number format: floats as they are, or int8 and int4 with scales for each token and head.
 
 Rows are positions, counted from 0 here. Knows no layer, no window and no model.
 
-    scale = max |x| / m        m = 127 (int8) or 7 (int4), one scale per row and head
-    code  = round(x / scale)   from -m to m
-    x     ≈ code * scale       so that |error| <= scale / 2
+    int8, a scale for each vector:                       int4, a scale and a zero for each group of at most 32 numbers:
+    scale = max |x| / 127                                zero = min x,  scale = (max x - min x) / 15
+    code  = round(x / scale)      from -127 to 127       code = round((x - zero) / scale)      from 0 to 15
+    x     ≈ code * scale                                 x    ≈ code * scale + zero
+
+In both |error| <= scale / 2.
 """
 
 from __future__ import annotations
@@ -16,15 +19,16 @@ from typing import Protocol, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 CACHE_TYPES = ("f32", "bf16", "f16", "int8", "int4")
 
 # The largest error of a stored number, as a fraction of the largest number in its vector: half a step. f16 holds
-# nothing above 65,504, and below 6.1e-5 (where max |x| is that small) no more than steps of 6e-8.
-ERROR_BOUNDS = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "int8": 0.5 / 127, "int4": 0.5 / 7}
+# nothing above 65,504, and below 6.1e-5 (where max |x| is that small) no more than steps of 6e-8. In int4 only a group
+# that reaches from the largest number to its negative comes near the bound.
+ERROR_BOUNDS = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "int8": 0.5 / 127, "int4": 0.5 / 7.5}
 
 _FLOATS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+_GROUP = 32  # numbers that share a scale in int4: keys have a few entries that are far larger than the others
 _LEAST_SCALE = 2.0**-126  # the smallest normal number: a vector of zeros needs some scale
 
 
@@ -165,49 +169,70 @@ class _Int8(_Buffers):
     def write(self, row: int, x: Tensor) -> None:
         codes, scales = self._buffers
         end = row + x.shape[2]
-        codes[:, :, row:end], scales[:, :, row:end] = quantized(x, 127)
+        codes[:, :, row:end], scales[:, :, row:end] = _int8(x)
 
     def read(self, start: int, stop: int, scratch: Scratch) -> Tensor:
         codes, scales = (buffer[:, :, start:stop] for buffer in self._buffers)
         return scratch.view(tuple(codes.shape), codes.device).copy_(codes).mul_(scales)
 
 
+def _int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns codes (..., D) in int8, and scales (..., 1) in f32, of vectors x (..., D)."""
+    x = x.float()
+    scales = (x.abs().amax(-1, keepdim=True) / 127).clamp_(min=_LEAST_SCALE)
+    return (x / scales).round_().to(torch.int8), scales
+
+
 class _Int4(_Buffers):
     """Half a byte a number: a vector's first half in the low bits, its second half in the high ones.
 
-    Bytes (B, K, rows, ceil(D / 2)) hold code + 8; scales (B, K, rows, 1) are f32. An odd head ends with a filler.
+    Bytes (B, K, rows, groups * size / 2) hold the codes; scales and zeros (B, K, rows, groups) are f32. A vector that
+    does not fill its groups ends with copies of its last number.
     """
 
     _head_dim: int
 
     @classmethod
     def like(cls, x: Tensor, rows: int) -> _Int4:
-        packed = x.new_empty(*x.shape[:2], rows, (x.shape[3] + 1) // 2, dtype=torch.uint8)
-        made = cls(packed, x.new_empty(*x.shape[:2], rows, 1, dtype=torch.float32))
+        groups, size = _groups(x.shape[3])
+        codes = x.new_empty(*x.shape[:2], rows, groups * size // 2, dtype=torch.uint8)
+        made = cls(codes, *(x.new_empty(*x.shape[:2], rows, groups, dtype=torch.float32) for _ in range(2)))
         made._head_dim = x.shape[3]
         return made
 
     def write(self, row: int, x: Tensor) -> None:
-        packed, scales = self._buffers
-        half, end = packed.shape[3], row + x.shape[2]
-        codes, scales[:, :, row:end] = quantized(pad(x, (0, self._head_dim % 2)), 7)
-        shifted = (codes + 8).view(torch.uint8)
-        packed[:, :, row:end] = shifted[..., :half] | (shifted[..., half:] << 4)
+        packed, scales, zeros = (buffer.narrow(2, row, x.shape[2]) for buffer in self._buffers)
+        groups, size = _groups(self._head_dim)
+        filler = x[..., -1:].expand(*x.shape[:-1], groups * size - self._head_dim)
+        codes, own_scales, own_zeros = _int4(torch.cat((x, filler), -1).view(*x.shape[:-1], groups, size))
+        scales.copy_(own_scales)
+        zeros.copy_(own_zeros)
+        low, high = codes.flatten(-2).chunk(2, dim=-1)
+        packed.copy_(low | (high << 4))
 
     def read(self, start: int, stop: int, scratch: Scratch) -> Tensor:
-        packed, scales = (buffer[:, :, start:stop] for buffer in self._buffers)
+        packed, scales, zeros = (buffer.narrow(2, start, stop - start) for buffer in self._buffers)
         half = packed.shape[3]
         x = scratch.view((*packed.shape[:3], 2 * half), packed.device)
         x[..., :half] = packed & 15
         x[..., half:] = packed >> 4
-        return x.sub_(8).mul_(scales)[..., : self._head_dim]
+        x.view(*scales.shape, -1).mul_(scales[..., None]).add_(zeros[..., None])
+        return x[..., : self._head_dim]
 
 
-def quantized(x: Tensor, levels: int) -> tuple[Tensor, Tensor]:
-    """Returns codes (..., D) in int8 from -levels to levels, and scales (..., 1) in f32, of vectors x (..., D)."""
+def _int4(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns codes in uint8, and scales and zeros (..., groups) in f32, of numbers x (..., groups, size)."""
     x = x.float()
-    scales = (x.abs().amax(-1, keepdim=True) / levels).clamp_(min=_LEAST_SCALE)
-    return (x / scales).round_().to(torch.int8), scales
+    low, high = torch.aminmax(x, dim=-1, keepdim=True)
+    scales = ((high - low) / 15).clamp_(min=_LEAST_SCALE)
+    return ((x - low) / scales).round_().to(torch.uint8), scales.squeeze(-1), low.squeeze(-1)
+
+
+def _groups(head_dim: int) -> tuple[int, int]:
+    """Returns how many groups a vector has in int4, and how many numbers each: together an even number."""
+    groups = -(-head_dim // _GROUP)
+    size = -(-head_dim // groups)
+    return groups, size + groups * size % 2
 
 
 def room(kind: str, like: Tensor, rows: int) -> Storage:
@@ -229,5 +254,6 @@ def row_bytes(kind: str, n_heads: int, head_dim: int) -> int:
     if kind == "int8":
         return n_heads * (head_dim + 4)
     if kind == "int4":
-        return n_heads * ((head_dim + 1) // 2 + 4)
+        groups, size = _groups(head_dim)
+        return n_heads * (groups * size // 2 + groups * 8)
     return n_heads * head_dim * _FLOATS[kind].itemsize

@@ -150,6 +150,11 @@ def test_a_gguf_shows_its_vocabulary_and_ties_by_its_tensors() -> None:
     assert (config.vocab_size, config.tied, config.n_kv_heads, config.head_dim) == (24, True, 4, 4)
 
 
+def test_a_context_length_of_0_in_a_gguf_says_nothing() -> None:
+    assert reading.identify(gguf("llama", context_length=0))[1].context_length == 2048  # as where the key is missing
+    assert reading.identify(gguf("llama", context_length=7))[1].context_length == 7
+
+
 def test_a_gguf_without_an_embedding_is_refused() -> None:
     checkpoint = gguf("llama")
     checkpoint.tensors = {}

@@ -68,6 +68,18 @@ def test_every_type_keeps_within_its_stated_bound(kind: str, head_dim: int) -> N
         assert ((stored - given).abs() <= allowed).all()
 
 
+def test_a_large_number_in_int4_costs_only_its_own_group_its_precision() -> None:
+    k = positions(20, head_dim=64)
+    k[..., 3] = 100.0
+    cache = KVCache(Config(None, head_dim=64), k_type="int4", v_type="int4")
+
+    keys, _values, _first = read_in(cache, k, k, [20])[-1]
+
+    step = (k[..., 32:].amax(-1) - k[..., 32:].amin(-1)) / 15
+    assert ((keys - k)[..., 32:].abs().amax(-1) <= step / 2 * (1 + 1e-5)).all()
+    assert (keys - k)[..., :32].abs().max() > step.max()
+
+
 @pytest.mark.parametrize("kind", QUANTIZED)
 def test_a_quantized_zero_vector_comes_back_as_zero(kind: str) -> None:
     cache = KVCache(Config(None), k_type=kind, v_type=kind)
