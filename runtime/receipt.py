@@ -44,6 +44,7 @@ _OTHER = {
     "model": N_("The model’s file is not the one that wrote the answer."),
     "unidentified": N_("The receipt does not say which model wrote the answer."),
     "adapter": N_("The file of an adapter is not the one that the answer was written with."),
+    "unidentified_adapters": N_("The receipt does not say what was in the adapters that wrote the answer."),
     "build": N_("The answer was written by another build of the engine: {then}. This one is {now}."),
     "load": N_("The model is loaded with other settings: {names}."),
 }

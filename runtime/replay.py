@@ -40,7 +40,7 @@ def require_same(
     if names:
         raise ReplayRefused("load", names=", ".join(names))
     if receipt.adapters_sha256 != conditions.adapters:
-        raise ReplayRefused("adapter")
+        raise ReplayRefused("adapter" if receipt.adapters_sha256 else "unidentified_adapters")
     if not receipt.model_sha256:
         raise ReplayRefused("unidentified")
     if receipt.model_sha256 != ModelHashes().of(conditions.model, stop=stop):

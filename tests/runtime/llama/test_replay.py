@@ -274,7 +274,7 @@ def test_an_adapter_that_was_trained_on_is_noticed(models: Callable[[str], Path]
     assert_refused(trained, receipt, "replay_refused", "adapter is not the one")
     assert replayed(trained, receipt, anyway=True).tokens >= 0
     unknown = msgspec.structs.replace(receipt, adapters_sha256=())
-    assert_refused(trained, unknown, "replay_refused", "adapter is not the one")
+    assert_refused(trained, unknown, "replay_refused", "does not say what was in the adapters")
 
 
 # --- hostile receipts -------------------------------------------------------------------------------------------
