@@ -16,7 +16,7 @@ from desktop.store.notebooks import title_from
 from desktop.store.records import NotebookRecord, new_id, now
 
 _SLICE = 32_000  # characters laid out in one turn of the event loop
-_BREAKS = str.maketrans({"\u2029": "\n", "\u2028": "\n", "\ufdd0": "\n", "\ufdd1": "\n"})
+_BREAKS = ("\u2029", "\u2028")  # Qt's own line ends
 _Move = QTextCursor.MoveMode
 
 
@@ -70,16 +70,16 @@ class Notebook(QObject):
     @property
     def text(self) -> str:
         """The whole text."""
-        return self.document.toRawText().translate(_BREAKS)
+        return _with_line_ends(self.document.toRawText())
 
     def text_before(self, position: int) -> str:
         """Returns the text up to a position."""
-        return self._cursor(0, position).selectedText().translate(_BREAKS)
+        return _with_line_ends(self._cursor(0, position).selectedText())
 
     @property
     def title(self) -> str:
         """Its own name, else its first line; empty for an empty text."""
-        return self._name or title_from(self._cursor(0, min(self.length, 400)).selectedText().translate(_BREAKS))
+        return self._name or title_from(self.text_before(min(self.length, 400)))
 
     @property
     def name(self) -> str:
@@ -186,3 +186,9 @@ class Notebook(QObject):
         if mark != self._mark:
             self._mark = mark
             self.mark_changed.emit()
+
+
+def _with_line_ends(text: str) -> str:
+    for mark in _BREAKS:
+        text = text.replace(mark, "\n")  # a hundred times as quick as a translation
+    return text

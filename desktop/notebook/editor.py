@@ -10,12 +10,32 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QTextEdit, QWidget
 
 from desktop.chat.plain_text import cleaned
 from desktop.chat.view.style import scaled
+from desktop.human import whole_number
 from desktop.in_steps import InSteps
 from desktop.notebook.book import Notebook
 from desktop.theme import current_theme
 from runtime.text import _
 
+LONGEST_LINE = 8_000  # characters of a pasted line
 _SLICE = 32_000  # characters that are laid out in one turn of the event loop
+
+
+def with_short_lines(text: str) -> str:
+    """Returns a text whose long lines are broken, at a space where there is one: laying out a line costs its length."""
+    lines = text.split("\n")
+    if max(map(len, lines)) <= LONGEST_LINE:
+        return text
+    return "\n".join(piece for line in lines for piece in _pieces(line))
+
+
+def _pieces(line: str) -> Iterator[str]:
+    start = 0
+    while len(line) - start > LONGEST_LINE:
+        space = line.rfind(" ", start + LONGEST_LINE // 2, start + LONGEST_LINE)
+        end = space if space >= 0 else start + LONGEST_LINE
+        yield line[start:end]
+        start = end + (space >= 0)
+    yield line[start:]
 
 
 class NotebookEdit(QPlainTextEdit):
@@ -23,6 +43,7 @@ class NotebookEdit(QPlainTextEdit):
 
     continue_requested = Signal()
     focus_moved = Signal(bool)
+    said = Signal(str)  # a sentence for the person
     zoom_requested = Signal(int)  # 1 larger, -1 smaller
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -147,6 +168,11 @@ class NotebookEdit(QPlainTextEdit):
         """Puts a text in at the cursor, unless the model is writing."""
         if self._locked:
             return
+        shorter = with_short_lines(text)
+        if shorter != text:
+            text = shorter
+            self.said.emit(_("Lines of more than {n} characters were broken: a field with them would be slow.").format(
+                n=whole_number(LONGEST_LINE)))  # fmt: skip
         if len(text) <= _SLICE:
             self.insertPlainText(text)
             self.ensureCursorVisible()

@@ -135,6 +135,7 @@ class NotebookPage(QWidget):
         self.again.clicked.connect(self._write_again)
         self.back.clicked.connect(books.take_back)
         self.edit.continue_requested.connect(self.go_on)
+        self.edit.said.connect(self._say)
         self.edit.focus_moved.connect(self._show_focus)
         self.edit.cursorPositionChanged.connect(self._count_soon)
         here = Qt.ShortcutContext.WidgetWithChildrenShortcut

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from desktop.main_window import MainWindow, Parts
+from desktop.notebook.editor import LONGEST_LINE
 from desktop.notebook.page import NotebookPage
 from desktop.shell import Shell
 from desktop.store.database import ChatDatabase
@@ -264,6 +265,20 @@ def test_a_huge_paste_comes_in_slices_and_goes_in_one_undo(open_page: Open, qtbo
     qtbot.waitUntil(lambda: not page.edit.isReadOnly())
     page.edit.undo()
     assert text(page) == "Before"
+
+
+def test_a_line_without_end_is_broken_and_that_is_said(open_page: Open, qtbot: QtBot) -> None:
+    page = open_page()
+    said: list[str] = []
+    page.edit.said.connect(said.append)
+    words, letters = "word " * 20_000, "x" * 20_000
+    page.edit.paste_text(f"{words}\n{letters}\nshort")
+    qtbot.waitUntil(lambda: text(page).endswith("short"), timeout=20_000)
+    lines = text(page).split("\n")
+    assert max(map(len, lines)) <= LONGEST_LINE
+    assert " ".join(lines[:-4]).split() == words.split(), "no word is lost or cut"
+    assert "".join(lines[-4:-1]) == letters
+    assert len(said) == 1
 
 
 def test_the_tokens_up_to_the_cursor_are_counted(open_page: Open, qtbot: QtBot) -> None:
