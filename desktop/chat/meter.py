@@ -12,6 +12,7 @@ from desktop.theme import Space, current_theme
 from runtime.text import _, ngettext
 
 _NEARLY_FULL = 0.9
+_MARKS = 16  # tokens that a template may put around the last message
 
 
 class Bar(QWidget):
@@ -73,6 +74,8 @@ class ContextMeter(QPushButton):
 
         Nothing is shown where no model is loaded (`room` 0).
         """
+        if room < used <= room + _MARKS:
+            used = room  # an answer filled the context: the marks that would close it are not in it
         self._bar.setVisible(room > 0)
         if not room:
             self._put("")
