@@ -12,17 +12,21 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractScrollArea,
     QApplication,
+    QLabel,
     QLineEdit,
     QScrollBar,
     QSplitterHandle,
     QWidget,
 )
 
+from desktop.controls.buttons import ElidedWords
+from desktop.language import speak
 from desktop.main_window import MainWindow
 from desktop.shell import Shell
 from window_kit import window_parts
 
 _BETWEEN = (QScrollBar, QSplitterHandle)  # they move what has a name
+_PATIENCE = 100  # tenths of a second
 _MANY = 400  # presses of Tab in which everything comes round
 
 
@@ -117,3 +121,45 @@ def test_the_keyboards_place_can_be_seen(window: MainWindow) -> None:
     button.setFocus(Qt.FocusReason.TabFocusReason)
     assert QApplication.focusWidget() is button
     assert button.grab().toImage() != without
+
+
+def cut_off(holder: QWidget) -> list[str]:
+    """Returns the words that have less room than they need; those that are shortened on purpose are left out."""
+    found = []
+    for child in holder.findChildren(QWidget):
+        if not child.isVisible() or isinstance(child, ElidedWords):
+            continue
+        if isinstance(child, QAbstractButton) and child.text():
+            room, needed = child.size(), child.sizeHint()
+            if needed.width() > room.width() + 1 or needed.height() > room.height() + 1:
+                found.append(f"{child.text()}: {needed.toTuple()} in {room.toTuple()}")
+        elif isinstance(child, QLabel) and child.wordWrap():
+            if child.text() and child.heightForWidth(child.width()) > child.height() + 1:
+                found.append(f"{child.text()}: too low")
+        elif isinstance(child, QLabel) and child.fontMetrics().horizontalAdvance(child.text()) > child.width() + 1:
+            found.append(f"{child.text()}: too narrow")
+    return found
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+@pytest.mark.parametrize("size", [(640, 480), (1400, 900)])
+def test_nothing_is_cut_off_in_a_small_window_or_another_language(
+    qapp: QApplication, language: str, size: tuple[int, int]
+) -> None:
+    speak(qapp, language)
+    try:
+        with window_parts(prompt_steps=3) as parts:
+            shell, window = Shell(parts.state), MainWindow(parts)
+            shell.furnish(window)
+            shell.resize(*size)
+            shell.show()
+            for name, holder in views(window):
+                for _ in range(_PATIENCE):
+                    if not (found := cut_off(holder)):
+                        break
+                    QTest.qWait(100)  # it is still being built
+                assert found == [], name
+            shell.close()
+            shell.deleteLater()
+    finally:
+        speak(qapp, "en")

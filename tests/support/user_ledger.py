@@ -86,7 +86,8 @@ class Ledger:
             excused = text in self.dropped or set(chats) <= set(self.gone)
             kept = text in asked or any(text in other for other in (*asked, *elsewhere))
             if not kept and not excused:
-                found.append(f"lost: {_short(text)}, of chats {chats}")
+                like = [_short(other) for other in (*asked, *elsewhere) if text.split()[0] in other]
+                found.append(f"lost: {_short(text)}, of chats {chats}; nearest: {like}")
         return found
 
 

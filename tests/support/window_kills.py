@@ -27,16 +27,17 @@ from user_ledger import Ledger
 MOMENTS = ("streaming", "editing", "deleting", "importing", "migrating", "converting", "regenerating", "starting",
            "sending", "renaming")  # fmt: skip
 _IMPORTED = 400  # messages
+_PATIENCE = 20.0  # seconds
 _TURNS = 3  # finished before the moment comes
 _SCRIPT = {"echo": True, "delay": 0.01}
 
 
 class Kills:
-    """A profile, what is known to be finished in it, and how long each start took."""
+    """A profile, what is known to be finished in it, how long each start took, and the end of a window's children."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self._folder = folder / "profile", folder
-        self.ledger, self.starts = Ledger(), [0.0]
+        self.ledger, self.starts, self.ends = Ledger(), [0.0], [0.0]
         self._draw = random.Random(7)
         self._told = 0
         self._last_sent = (0.0, "")
@@ -93,10 +94,17 @@ class Kills:
                 self.ledger.end(id, state["chat"], text)
 
     def _grow_old(self) -> None:
-        """Takes the file back to the format before the last migration."""
-        with contextlib.closing(sqlite3.connect(self._database, isolation_level=None)) as connection:
-            connection.execute("DROP TABLE IF EXISTS notebooks")
-            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+        """Puts the chats into a file of the first format, as an early version would have left it."""
+        old = self._database.with_name("old.db")
+        with contextlib.closing(sqlite3.connect(old, isolation_level=None)) as connection:
+            connection.executescript(f"{MIGRATIONS[0]}; PRAGMA user_version = 1;")
+            connection.execute("ATTACH ? AS new", (str(self._database),))
+            for table in ("chats", "messages"):
+                columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA main.table_info({table})"))
+                connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+        for suffix in ("-wal", "-shm"):
+            self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)
+        old.replace(self._database)
 
     # --- the moments -----------------------------------------------------------------------------------------------
 
@@ -178,7 +186,8 @@ class Kills:
         self._window.kill()
         if self._last_sent[0] > self._killed_at - 1.0:
             self.ledger.dropped.append(self._last_sent[1])  # as of the answer, the last second may be missing
-        assert psutil.wait_procs(family, timeout=5)[1] == [], "a process outlived the window"
+        assert psutil.wait_procs(family, timeout=_PATIENCE)[1] == [], "a process outlived the window"
+        self.ends.append(time.monotonic() - self._killed_at)
 
     def _look(self, moment: str) -> None:
         """Opens the file as the next start does."""

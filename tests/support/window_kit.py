@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from runtime.library import ModelInfo, UnknownModel
 from runtime.places import places
 from runtime.saved_settings import SavedSettings
 
+_PATIENCE = 20.0  # seconds
 STARTER = ModelInfo(
     name="starter", path=Path("/models/Tiny-1M-Instruct.Q4_1.gguf"), kind="gguf", architecture="llama",
     size_bytes=98_000_000, quantization="Q4_1", context_length=8192, runnable=True, source="starter",
@@ -60,6 +62,14 @@ class Shelf:
         return 8_000_000_000, 16_000_000_000
 
 
+def _wait(reached: Callable[[], bool]) -> None:
+    """Lets what is being ended end: a process that is destroyed while it runs makes Qt complain."""
+    deadline = time.monotonic() + _PATIENCE
+    while not reached() and time.monotonic() < deadline:
+        QApplication.processEvents()
+        time.sleep(0.01)
+
+
 @contextmanager
 def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
     """Yields everything behind a window, started, and ends it."""
@@ -90,6 +100,8 @@ def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
     finally:
         session.close()
         notebooks.close()
+        jobs.stop_all()
+        _wait(lambda: not jobs.busy)
         client.shutdown()
         client.kill_now()
         jobs.kill_now()
