@@ -128,6 +128,8 @@ class ComposingArea(QWidget):
         elif self._session.busy and not self._editing:
             self.composer.clear()
             self._waiting.add(self._chat_id, text)
+        elif self._session.busy:
+            self.meter.say(_("Another answer is being written. Your text stays here until it can be sent."))
         else:
             self.meter.say(_("This chat is still being opened. Your text stays here."))
 

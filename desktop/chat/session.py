@@ -410,6 +410,10 @@ class ChatSession(QObject):
         self._flush_draft()
 
     def _flush_draft(self) -> None:
+        if self._typed_meanwhile is not None:
+            self._chat = msgspec.structs.replace(self._chat, draft=self._typed_meanwhile)
+            self._typed_meanwhile = None
+            self._draft_timer.start()
         if self._draft_timer.isActive():
             self._draft_timer.stop()
             self._store_draft()

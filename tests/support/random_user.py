@@ -110,6 +110,7 @@ def _members(session: int) -> list[psutil.Process]:
         with contextlib.suppress(OSError, psutil.Error):
             if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
                 found.append(process)
+                process.resume()  # one that was frozen cannot hear that the window is gone
     return found
 
 

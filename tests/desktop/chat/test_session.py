@@ -475,6 +475,18 @@ def test_what_is_typed_while_its_chat_is_read_again_is_kept(world: Make) -> None
     chat.until(lambda: chat.stored().chat.draft == "half a thought")
 
 
+def test_what_is_typed_while_its_chat_is_read_again_is_kept_when_another_is_opened(world: Make) -> None:
+    chat = world()
+    chat.ask()
+    chat.session.regenerate(chat.last().id)
+    chat.until_idle()
+    first = chat.session.chat_id
+    chat.session.choose_version(chat.last().id, -1)
+    chat.session.set_draft("half a thought")
+    chat.session.new_chat()
+    assert chat.stored(first).chat.draft == "half a thought"
+
+
 def test_a_draft_comes_back_with_its_chat(world: Make) -> None:
     chat = world()
     drafts: list[str] = []
