@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from desktop.chat.view import conversation_view, painter
+from desktop.chat.view.code_segment import CodeSegment
 from desktop.chat.view.conversation_view import ConversationView
 from desktop.chat.view.item_layout import ItemLayout
 from desktop.chat.view.layout import Place
@@ -320,6 +321,23 @@ def test_copy_takes_the_source_and_code_without_its_fence(view: ConversationView
 
     click(view, "code", 0)
     assert QGuiApplication.clipboard().text() == "x = '<b>'"
+
+
+def test_code_without_a_language_has_no_empty_head_and_its_button_covers_no_text(
+    view: ConversationView, model: MessageListModel
+) -> None:
+    long = "x = 1 # " * 40
+    model.set_items([
+        ChatItem(id="named", role=Role.ASSISTANT, text=f"```py\n{long}\n```"),
+        ChatItem(id="nameless", role=Role.ASSISTANT, text=f"```\n{long}\n```"),
+    ])  # fmt: skip
+    named, nameless = (item.segments[0] for item in view.layout_of_items.items)
+    assert isinstance(named, CodeSegment)
+    assert isinstance(nameless, CodeSegment)
+    assert nameless.runs[0].y < named.runs[0].y
+    right = max(rect.right() for rect in nameless.runs[0].rects(0, len(long)))
+    assert right <= nameless.copy_rect.left()
+    assert nameless.ground.contains(nameless.copy_rect)
 
 
 def test_actions_appear_without_moving_anything(view: ConversationView, model: MessageListModel) -> None:
