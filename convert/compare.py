@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from convert.quality import Comparison, Position, Quality, Worst, WorstPosition
 from runtime.engine import Engine, StopFlag
@@ -21,6 +23,7 @@ from runtime.text import _, ngettext
 CHUNK = 512  # tokens
 _LEAST = 8  # tokens that a text must have
 _ROWS = 256  # logits of so many positions are held at once, of each model
+Logits = NDArray[np.float32]  # (n, V)
 _NO_TEXT = "\ufffd"
 _SHOWN_BEFORE = 16  # tokens of the text before one of the worst positions
 
@@ -137,12 +140,25 @@ def _compare_chunk(
     reference: Engine, candidate: Engine, chunk: Chunk, gathered: Comparison, stop: StopFlag
 ) -> None:
     positions, done = chunk.positions, 0
-    ids = chunk.ids[:-1]  # the last one is only foretold
-    pieces = (engine.logits(ids, stop, first=chunk.first, at_most=_ROWS) for engine in (reference, candidate))
-    for ours, theirs in zip(*pieces, strict=True):
-        assert len(ours) == len(theirs)
-        gathered.add(ours, theirs, positions[done : done + len(ours)])
-        done += len(ours)
+    # the last id is only foretold; it is read all the same, since quantized models answer otherwise in other pieces
+    pieces = (engine.logits(chunk.ids, stop, first=chunk.first, at_most=_ROWS) for engine in (reference, candidate))
+    for ours, theirs in _aligned(*pieces):
+        here = positions[done : done + len(ours)]
+        if here:
+            gathered.add(ours[: len(here)], theirs[: len(here)], here)
+        done += len(here)
+
+
+def _aligned(reference: Iterator[Logits], candidate: Iterator[Logits]) -> Iterator[tuple[Logits, Logits]]:
+    """Yields the rows of both engines for the same positions; each engine makes pieces of its own size."""
+    ours: Logits | None = next(reference, None)
+    theirs: Logits | None = next(candidate, None)
+    while ours is not None and theirs is not None:
+        common = min(len(ours), len(theirs))
+        yield ours[:common], theirs[:common]
+        ours = ours[common:] if common < len(ours) else next(reference, None)
+        theirs = theirs[common:] if common < len(theirs) else next(candidate, None)
+    assert ours is theirs is None, "both engines score every position"
 
 
 def _shown(worst: Worst, ids: Sequence[int], engine: Engine) -> WorstPosition:

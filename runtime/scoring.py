@@ -29,7 +29,7 @@ class Reader(Protocol):
     def rows(self, tokens: Sequence[int], first: int, *, at_most: int = 0) -> Iterator[tuple[int, Logits]]:
         """Yields (tokens read, logits (n, V) at those from `first` on) for each piece; valid until the next one.
 
-        `at_most` limits the size of a piece further. Raises `ReadingStopped` and `ReadingFailed`.
+        `at_most` limits further how many tokens of a piece have logits. Raises `ReadingStopped` and `ReadingFailed`.
         """
         ...
 

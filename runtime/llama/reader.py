@@ -20,24 +20,25 @@ class ContextReader:
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
         self._n_vocab = model.vocabulary.size
-        self._step = min(model.micro_batch, model.logit_rows)
 
     def rows(self, tokens: Sequence[int], first: int, *, at_most: int = 0) -> Iterator[tuple[int, Logits]]:
         """Yields (tokens read, logits (n, V) at those from `first` on) for each piece; valid until the next one.
 
-        `at_most` limits the size of a piece further.
+        `at_most` limits how many of a piece's tokens have logits; more of those that have none are read with them.
         """
         library, context = self._model.library, self._model.context
         library.llama_memory_clear(library.llama_get_memory(context), False)
-        step = min(self._step, at_most) if at_most else self._step
-        with Batch(library, step) as batch:
-            for start in range(0, len(tokens), step):
-                piece = tokens[start : start + step]
+        most = min(at_most or self._model.logit_rows, self._model.logit_rows)
+        start = 0
+        with Batch(library, self._model.micro_batch) as batch:
+            while start < len(tokens):
+                piece = tokens[start : start + min(max(first - start, 0) + most, self._model.micro_batch)]
                 batch.clear()
                 for position, token in enumerate(piece, start):
                     batch.add(token, position, wanted=position >= first)
                 batch.evaluate(context)
-                yield len(piece), self._logits(min(max(start + len(piece) - first, 0), len(piece)))
+                start += len(piece)
+                yield len(piece), self._logits(min(max(start - first, 0), len(piece)))
 
     def _logits(self, count: int) -> Logits:
         if not count:

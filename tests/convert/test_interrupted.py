@@ -74,7 +74,11 @@ class Command:
         assert psutil.wait_procs(family, timeout=10)[1] == []
 
     def wait(self) -> int:
-        return self._process.wait(120)
+        try:
+            return self._process.wait(600)
+        finally:
+            self._process.kill()
+            self._process.wait()
 
     def part(self) -> Path | None:
         """Where the file lies while it is written."""
