@@ -91,13 +91,43 @@ def test_this_processor_runs_its_best_variant_and_tries_it_once(tree: Path) -> N
     assert verdicts.read_bytes() == before
 
 
-def test_every_variant_that_survives_answers_alike(tree: Path, tmp_path: Path) -> None:
+PROMPTS = ("The miller ground the wheat.", "def f(x):\n    return", "天气很好，我们去")
+LOGITS = """
+import sys
+from pathlib import Path
+import numpy as np
+from runtime.llama import library
+from llama_logits import llama_logits, llama_tokens
+variant, layers, file, target, *prompts = sys.argv[1:]
+library.load_library(variant, cards=int(layers) > 0)
+rows = [llama_logits(Path(file), llama_tokens(Path(file), prompt), n_ctx=64, gpu_layers=int(layers))
+        for prompt in prompts]
+assert library.backend_report().variant == variant or variant == "auto"
+np.save(target, np.concatenate(rows))
+"""
+
+
+def log_probabilities(
+    tree: Path, folder: Path, model: Path, *, variant: str = "auto", layers: int = 0, **environment: str
+) -> np.ndarray:
+    """Returns what the model expects after each token of the prompts (T, V), computed in a process of its own."""
+    target = folder / f"{variant}-{layers}.npy"
+    done = in_process(tree, "-c", LOGITS, variant, str(layers), str(model), str(target), *PROMPTS, **environment)
+    assert done.returncode == 0, done.stderr
+    logits = np.load(target).astype(np.float64)
+    return np.asarray(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+
+
+def divergence(reference: np.ndarray, other: np.ndarray) -> float:
+    """Returns the largest KL divergence of any position, in nats."""
+    return float((np.exp(reference) * (reference - other)).sum(axis=1).max())
+
+
+def test_every_variant_that_survives_computes_the_same(tree: Path, tmp_path: Path) -> None:
     first = report(tree)
-    for name in [first["variant"], *first["others"]]:  # type: ignore[misc]
-        words = ("-m", "desktop", "chat", str(starter()), "-p", QUESTION, "--max-tokens", "12", "--temperature", "0")
-        done = in_process(tree, *words, "--cpu-variant", str(name))
-        assert done.returncode == 0, f"{name}: {done.stderr}"
-        assert "4" in done.stdout, name
+    reference = log_probabilities(tree, tmp_path, starter(), variant=str(first["variant"]))
+    for name in first["others"]:  # type: ignore[attr-defined]
+        assert divergence(reference, log_probabilities(tree, tmp_path, starter(), variant=name)) < 0.01, name
 
 
 def test_processor_code_that_traps_is_refused_by_name_and_left_out_by_itself(tree: Path) -> None:
@@ -187,19 +217,6 @@ def test_the_oldest_processor_chats(tree: Path, tmp_path: Path, emulated: dict[s
 
 # --- graphics cards ---------------------------------------------------------------------------------------------
 
-PROMPTS = ("The miller ground the wheat.", "def f(x):\n    return", "天气很好，我们去")
-LOGITS = """
-import sys
-from pathlib import Path
-import numpy as np
-from llama_logits import llama_logits, llama_tokens
-file, target, layers, *prompts = sys.argv[1:]
-rows = [llama_logits(Path(file), llama_tokens(Path(file), prompt), n_ctx=64, gpu_layers=int(layers))
-        for prompt in prompts]
-np.save(target, np.concatenate(rows))
-"""
-
-
 @pytest.fixture
 def lavapipe(tree: Path) -> dict[str, str]:
     """Makes Mesa's driver for the processor the only card; llama.cpp takes such a one only where it is named."""
@@ -235,13 +252,7 @@ def test_a_card_computes_what_the_processor_computes(tree: Path, tmp_path: Path,
     model = os.environ.get("QUERN_F16_MODEL")
     if not model:
         pytest.skip("QUERN_F16_MODEL names no model in F16")
-    found = []
-    for layers in ("99", "0"):
-        target = tmp_path / f"{layers}.npy"
-        done = in_process(tree, "-c", LOGITS, model, str(target), layers, *PROMPTS, **lavapipe)
-        assert done.returncode == 0, done.stderr
-        found.append(np.load(target).astype(np.float64))
-    card, processor = (row - np.logaddexp.reduce(row, axis=1, keepdims=True) for row in found)
-    divergence = (np.exp(processor) * (processor - card)).sum(axis=1)
+    processor = log_probabilities(tree, tmp_path, Path(model), **lavapipe)
+    card = log_probabilities(tree, tmp_path, Path(model), layers=99, **lavapipe)
     assert np.any(card != processor), "the card has not computed anything"
-    assert divergence.max() < 0.01
+    assert divergence(processor, card) < 0.01

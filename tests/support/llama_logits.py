@@ -72,7 +72,7 @@ def _batch(library: Any, ids: Sequence[int]) -> Iterator[Any]:
 
 def llama_tokens(path: Path, text: str) -> list[int]:
     """Returns the ids of a text, with what the model wants before it."""
-    with _opened(path, 64) as (library, model, _):
+    with _opened(path, 64, {}) as (library, model, _):
         data = text.encode()
         ids = (ctypes.c_int32 * (len(data) + 2))()
         vocabulary = library.llama_model_get_vocab(model)
