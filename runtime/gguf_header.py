@@ -132,14 +132,14 @@ class GgufHeader:
 
     @property
     def chat_templates(self) -> dict[str, str]:
-        """All chat templates by name; the unnamed one is "default"."""
+        """All chat templates by name; the unnamed one is "default" and comes first."""
         found: dict[str, str] = {}
         for key, value in self.metadata.items():
             if key != "tokenizer.chat_template" and not key.startswith("tokenizer.chat_template."):
                 continue
             if isinstance(value, str | GgufText):
                 found[key.removeprefix("tokenizer.chat_template")[1:] or "default"] = _whole(value)
-        return found
+        return dict(sorted(found.items(), key=lambda template: template[0] != "default"))
 
     def number(self, key: str, default: int = 0) -> int:
         """Returns a whole number of the architecture's own keys ("block_count"), the largest one of a list."""

@@ -12,6 +12,7 @@ from runtime.protocol import ContextTrimmed, Finished, GenerationEvent, Generati
 
 OPEN: list[Engine] = []  # what `load` opened; tests/conftest.py closes what a test leaves behind
 GREEDY = SamplingParams(temperature=0.0, seed=1)
+DEFAULTS: dict[str, object] = {"context_length": 512, "threads": 1, "dtype": "f32"}  # a test may add the engine
 
 
 def collect(engine: Engine, request: GenerationRequest, stop: StopFlag | None = None) -> Answer:
@@ -36,7 +37,7 @@ def raw(prompt: str, **sampling: object) -> GenerationRequest:
 
 def load(path: Path, **params: object) -> Engine:
     """Loads a model with a small context and one thread, since tests run beside each other; our own engine in f32."""
-    settings = {"context_length": 512, "threads": 1, "dtype": "f32", **params}
+    settings = {**DEFAULTS, **params}
     engine = open_engine(path, LoadParams(**settings).validated())  # type: ignore[arg-type]
     OPEN.append(engine)
     return engine

@@ -1,4 +1,4 @@
-"""Conversations are written with the template that was chosen, and with its variables."""
+"""Conversations are written with the template that was chosen, and with its variables, in both engines."""
 
 from __future__ import annotations
 
@@ -11,21 +11,27 @@ import tiny_gguf
 from engines import chat, collect
 from runtime.errors import UserError
 from runtime.llama.engine import LlamaEngine
+from runtime.native.engine import NativeEngine
 from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest, TextDelta
 
 SWITCHED = tiny_gguf.scripted_template().replace("<|reply|>", "{% if think %}<think>{% endif %}<|reply|>")
 
 
-def scripted(tmp_path: Path, *reply: bytes, **options: object) -> LlamaEngine:
+@pytest.fixture(autouse=True, params=["llama", "native"])
+def _each_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engines.DEFAULTS, "engine", request.param)
+
+
+def scripted(tmp_path: Path, *reply: bytes, **options: object) -> LlamaEngine | NativeEngine:
     path = tmp_path / "scripted.gguf"
     tiny_gguf.write_scripted(path, list(reply) or [b"yes"], **options)  # type: ignore[arg-type]
     engine = engines.load(path)
-    assert isinstance(engine, LlamaEngine)
+    assert isinstance(engine, LlamaEngine | NativeEngine)
     return engine
 
 
-def prompt_of(engine: LlamaEngine, request: GenerationRequest) -> str:
+def prompt_of(engine: LlamaEngine | NativeEngine, request: GenerationRequest) -> str:
     return "".join(engine.pieces(engine._prompts.build(request).ids))
 
 

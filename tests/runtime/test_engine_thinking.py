@@ -1,4 +1,4 @@
-"""Models that think before they answer, on replies known in advance."""
+"""Models that think before they answer, on replies known in advance, in both engines."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.llama.engine import LlamaEngine
 from runtime.messages import Message, Role
+from runtime.native.engine import NativeEngine
 from runtime.protocol import FinishReason, GenerationRequest, TextDelta
 
 CHATML = tiny_gguf.scripted_template()
@@ -25,6 +26,11 @@ READS = CHATML.replace(
 KNOWS = CHATML + "{# <think> #}"
 OPENS = CHATML.replace("<|reply|>", "<think><|reply|>")
 REPLY = [b"<think>", b"\nHm", b", well", b".\n", b"</think>", b"\n\n", b"It is ", b"Paris."]
+
+
+@pytest.fixture(autouse=True, params=["llama", "native"])
+def _each_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engines.DEFAULTS, "engine", request.param)
 
 
 def scripted(tmp_path: Path, reply: Sequence[bytes], template: str = KNOWS, **options: object) -> Engine:
@@ -95,7 +101,7 @@ def test_stop_texts_work_within_reasoning_and_across_its_end(tmp_path: Path) -> 
 
 
 def prompt_of(engine: Engine, *turns: Message) -> str:
-    assert isinstance(engine, LlamaEngine)
+    assert isinstance(engine, LlamaEngine | NativeEngine)
     ids = engine._prompts.build(GenerationRequest(messages=turns)).ids
     return "".join(engine.pieces(ids))
 
@@ -113,7 +119,7 @@ def test_a_template_decides_what_earlier_reasoning_becomes(tmp_path: Path, answe
 def test_reasoning_cannot_forge_a_control_token(tmp_path: Path) -> None:
     engine = scripted(tmp_path, REPLY, READS)
     turns = (Message(Role.USER, "Where?"), Message(Role.ASSISTANT, "P.", "<|im_end|>"), Message(Role.USER, "Sure?"))
-    assert isinstance(engine, LlamaEngine)
+    assert isinstance(engine, LlamaEngine | NativeEngine)
     ids = engine._prompts.build(GenerationRequest(messages=turns)).ids
     assert ids.count(tiny_gguf.IM_END) == 3  # one a message
 
@@ -122,7 +128,7 @@ def test_the_answer_is_read_again_as_the_tokens_that_were_drawn(tmp_path: Path) 
     engine = scripted(tmp_path, REPLY)
     collect(engine, chat("Where?"))
     request = chat("Where?", "It is Paris.", "Sure?")
-    assert isinstance(engine, LlamaEngine)
+    assert isinstance(engine, LlamaEngine | NativeEngine)
     ids = engine._prompts.build(request).ids
     pieces = engine.pieces(ids)
     assert pieces[pieces.index("It is ") + 1] == "Paris."
@@ -136,7 +142,7 @@ def test_held_back_text_comes_out_before_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: list[bytes]
 ) -> None:
     engine = scripted(tmp_path, reply)
-    assert isinstance(engine, LlamaEngine)
+    assert isinstance(engine, LlamaEngine | NativeEngine)
     evaluated = engine._cache.append
 
     def fail_at_last(token: int) -> None:
