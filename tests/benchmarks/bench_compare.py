@@ -2,8 +2,8 @@
 
     python tests/benchmarks/bench_compare.py REFERENCE CANDIDATE --tool BUILD/bin/llama-perplexity [--text FILE]
 
-Ends with 1 where a figure differs by more than a hundredth. The tool keeps the reference's probabilities in 16 bits,
-so single places, the largest divergence among them, may lie further apart than means.
+Ends with 1 where a figure differs by more than a hundredth; quantiles of the divergence by three, since with a text of
+two thousand positions the tool's own move as far when it packs the same weights otherwise (--no-repack).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEXT = ROOT / "resources" / "evaluation" / "text.txt"
+QUANTILES = ("kl.median", "kl.p99")
 # Ours, the words of the tool's table, and what its numbers are to be multiplied with
 FIGURES = (
     ("perplexity.candidate", r"Mean PPL\(Q\)", 1.0), ("perplexity.reference", r"Mean PPL\(base\)", 1.0),
@@ -71,9 +72,9 @@ def main() -> int:
         if found is None:
             raise SystemExit(f"the tool says nothing of {words}:\n{said[-2000:]}")
         one, other = figure(mine, name), scale * float(found[1])
-        worst = max(worst, abs(one / other - 1))
+        worst = max(worst, abs(one / other - 1) / (0.03 if name in QUANTILES else 0.01))
         sys.stdout.write(f"{name:22} {one:10.5f}  llama.cpp {other:10.5f}  {100 * (one / other - 1):+.2f} %\n")
-    return int(worst > 0.01)
+    return int(worst > 1)
 
 
 if __name__ == "__main__":
