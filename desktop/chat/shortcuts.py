@@ -31,10 +31,14 @@ class ShortcutsCard(QFrame):
         self._area.setWidgetResizable(True)
         self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._area.setWidget(self._body(side_by_side=2))
+        self._show(self._made(side_by_side=2))
         column.addWidget(self._area, 1)
 
-    def _body(self, *, side_by_side: int) -> QWidget:
+    def _show(self, body: QWidget) -> None:
+        self._body = body
+        self._area.setWidget(body)  # which lets go of the one before
+
+    def _made(self, *, side_by_side: int) -> QWidget:
         body = QWidget()
         body.setObjectName("cardBody")
         table = QGridLayout(body)
@@ -55,9 +59,9 @@ class ShortcutsCard(QFrame):
         """Shows the card in the middle of a window."""
         room, frame = window.screen().availableGeometry(), self.sizeHint() - self._area.sizeHint()
         bar = self._area.verticalScrollBar().sizeHint().width() + Space.WIDE
-        if frame.width() + self._area.widget().sizeHint().width() + bar > room.width():
-            self._area.setWidget(self._body(side_by_side=1))
-        body = self._area.widget().sizeHint()
+        if frame.width() + self._body.sizeHint().width() + bar > room.width():
+            self._show(self._made(side_by_side=1))
+        body = self._body.sizeHint()
         width = min(frame.width() + body.width() + bar, room.width())
         self.resize(width, min(frame.height() + body.height(), room.height() - Space.HUGE))
         place = window.mapToGlobal(window.rect().center()) - QPoint(self.width() // 2, self.height() // 2)

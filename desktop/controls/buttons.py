@@ -157,7 +157,7 @@ class Choice(QComboBox):
         room = self.style().subControlRect(
             self.style().ComplexControl.CC_ComboBox, option, self.style().SubControl.SC_ComboBoxEditField, self
         ).width()  # fmt: skip
-        option.currentText = self.fontMetrics().elidedText(  # type: ignore[attr-defined]
+        option.currentText = self.fontMetrics().elidedText(
             self.currentText(), Qt.TextElideMode.ElideRight, room - Space.TINY
         )
         painter.drawControl(self.style().ControlElement.CE_ComboBoxLabel, option)

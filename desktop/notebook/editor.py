@@ -85,7 +85,7 @@ class NotebookEdit(QPlainTextEdit):
         cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
         form = QTextCharFormat()
         form.setForeground(current_theme().accent)
-        selection.cursor, selection.format = cursor, form  # type: ignore[attr-defined]
+        selection.cursor, selection.format = cursor, form
         self.setExtraSelections([selection])
 
     @property

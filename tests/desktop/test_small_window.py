@@ -50,7 +50,7 @@ def test_no_button_is_cut_off_on_a_small_screen(window: MainWindow, page: str, q
     assert (window.width(), window.height()) == SIZE
     window.pages.turn_to(page)
     if page != "chat":
-        qtbot.waitUntil(lambda: getattr(window.pages, page).isVisible())
+        qtbot.waitUntil(lambda: getattr(window.pages, page).isVisible(), timeout=20_000)
     qtbot.wait(100)
     assert cut_off(window) == []
 
@@ -58,7 +58,7 @@ def test_no_button_is_cut_off_on_a_small_screen(window: MainWindow, page: str, q
 def test_the_settings_leave_when_a_page_needs_their_room(window: MainWindow, qtbot: QtBot) -> None:
     window.show_panel(True)
     window.pages.turn_to("library")
-    qtbot.waitUntil(window.pages.library.isVisible)
+    qtbot.waitUntil(window.pages.library.isVisible, timeout=20_000)
     assert window.panel is not None
     assert window.panel.isHidden()
     assert window.sidebar.isHidden()
