@@ -37,6 +37,7 @@ class ShortcutsCard(QFrame):
     def _show(self, body: QWidget) -> None:
         self._body = body
         self._area.setWidget(body)  # which lets go of the one before
+        body.ensurePolished()  # only then do its words have their fonts, and it its width
 
     def _made(self, *, side_by_side: int) -> QWidget:
         body = QWidget()
