@@ -73,6 +73,7 @@ class ComposingArea(QWidget):
         self._waiting = session.waiting
         self._editing, self._before_editing = "", Draft()
         self._drafts: dict[str, Draft] = {}
+        self._left_edits: dict[str, tuple[str, Draft]] = {}  # by chat: the message that was edited, and how far
         self._chat_id = session.chat_id
         self.context = ContextWatch(session, client, self._written, self)
         self.undo_bar = UndoBar()
@@ -221,7 +222,7 @@ class ComposingArea(QWidget):
 
     def hand_over(self, newer: ComposingArea) -> None:
         """Gives what is written, and the message that is edited, to the area that takes this one's place."""
-        newer._drafts = self._drafts
+        newer._drafts, newer._left_edits = self._drafts, self._left_edits
         newer._editing, newer._before_editing = self._editing, self._before_editing
         newer.edit_bar.setVisible(newer.editing)
         newer.composer.set_draft(self.composer.draft)
@@ -237,6 +238,8 @@ class ComposingArea(QWidget):
         self.context.soon()
 
     def _leave_chat(self, chat_id: str) -> None:
+        if self._editing:
+            self._left_edits[self._chat_id] = (self._editing, self.composer.draft)
         self._end_edit()
         self._chat_id = chat_id
         self.waiting_rows.show_texts(self._waiting.of(chat_id))
@@ -246,8 +249,17 @@ class ComposingArea(QWidget):
         stored = self._waiting.written_in(self._chat_id, stored)
         known = self._drafts.get(self._chat_id)
         self.composer.set_draft(known if known is not None and known.message == stored.strip() else Draft.of(stored))
+        self._go_on_editing()
         self.composer.edit.setFocus()
         self._offer_retry()
+
+    def _go_on_editing(self) -> None:
+        """An edit that was left with its chat, or interrupted by a look at another version, goes on."""
+        item_id, written = self._left_edits.pop(self._chat_id, ("", Draft()))
+        if item_id in self._items:
+            self._editing, self._before_editing = item_id, self.composer.draft
+            self.edit_bar.show()
+            self.composer.set_draft(written)
 
     # --- counting --------------------------------------------------------------------------------------------------
 

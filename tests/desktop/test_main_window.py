@@ -260,6 +260,23 @@ def test_what_comes_back_while_a_message_is_edited_is_on_disk_too(open_window: O
     qtbot.waitUntil(lambda: window.composing.composer.draft == Draft("what waited"))
 
 
+def test_an_edit_goes_on_where_it_was_left(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    first = window._parts.session.chat_id
+    window.composing.composer.set_draft(Draft("half a thought"))
+    window.composing.edit(window._parts.items.item(0).id)
+    window.composing.composer.set_draft(Draft("one and a half"))
+    window.new_chat()
+    assert (window.composing.editing, window.composing.composer.draft) == (False, Draft())
+    window._open_chat(first, None)
+    qtbot.waitUntil(lambda: window.composing.editing)
+    assert window.composing.composer.draft == Draft("one and a half")
+    window._escape()
+    assert window.composing.composer.draft == Draft("half a thought")
+
+
 def test_window_built_again_goes_on_editing(open_window: Open, qtbot: QtBot) -> None:
     older = ready(open_window(), qtbot)
     write(older, qtbot, "one")

@@ -102,15 +102,18 @@ class UserWindow:
             self._next += 1
         if self._next >= plan["actions"] or self._faults:
             self._next = max(self._next, plan["actions"] if self._faults else 0)
+            self._drop("\n".join(self._written()))
             self._opening.shell.close_now()
             return
         number, self._next = self._next, self._next + 1
         self._hear_window()
+        written = "\n".join(self._written())
         name = self._actions.take(number, plan["seed"])
         self._done.append(f"{number} {name}")
         if name == "die":
             self._die()
         elif name == "close":
+            self._drop(written)  # of an edit that was not sent; drafts are kept, which is tested elsewhere
             self._closing = True
         else:
             pause = Random(f"{plan['seed']}:{number}:pause").choice(_PAUSES)
@@ -131,15 +134,22 @@ class UserWindow:
 
     def _die(self) -> None:
         """What is still in the field is no message yet; the last half second of it may go."""
-        composing = self._opening.application.window.composing
-        written = f"{composing.composer.draft.message}\n{composing._before_editing.message}"
-        self._ledger.dropped += [text for text in self._ledger.sent if text in written]
+        self._drop("\n".join(self._written()))
         for answer in self._answers.values():
             self._ledger.cut(answer.message_id)
         self._ledger.note_end(self._database)
         self._killed = True
         self._say()
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _written(self) -> list[str]:
+        """Returns what stands in the field, or comes back to it."""
+        composing = self._opening.application.window.composing
+        edits = [draft.message for _id, draft in composing._left_edits.values()]
+        return [composing.composer.draft.message, composing._before_editing.message, *edits]
+
+    def _drop(self, written: str) -> None:
+        self._ledger.dropped += [text for text in self._ledger.sent if text in written]
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -150,11 +160,9 @@ class UserWindow:
     def _check(self, tries: int) -> None:
         """What was sent in this very moment is still on its way to the file: only what stays lost is lost."""
         parts = self._opening.application.parts
-        composer = self._opening.application.window.composing.composer
         waiting = [text for texts in parts.session.waiting._texts.values() for text in texts]
         with self._watch.paused():
-            unsent = [composer.draft.message, self._opening.application.window.composing._before_editing.message]
-            found = self._ledger.faults(self._database, [*unsent, *waiting])
+            found = self._ledger.faults(self._database, [*self._written(), *waiting])
         if found and tries:
             self._look(tries - 1)
             return
