@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -69,7 +70,8 @@ class Command:
     def kill(self) -> None:
         """Ends the command and everything that it started, as a crash of the machine would."""
         family = psutil.Process(self._process.pid).children(recursive=True) if self._process.poll() is None else []
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         assert psutil.wait_procs(family, timeout=10)[1] == []
 
@@ -121,14 +123,16 @@ def test_conversions_killed_at_random_moments_never_leave_a_half_file(tmp_path: 
     source = tiny_gguf.write_tiny(tmp_path / "model.gguf", n_layers=8, d_model=512, d_ff=2048)
     folder, home, before, draw = tmp_path / "out", tmp_path / "home", digest(source), random.Random(5)
     folder.mkdir()
+    (tmp_path / "text.txt").write_text("The miller opened the sluice and the stone began to turn. " * 60)
+    more = ("--yes", "--text", str(tmp_path / "text.txt"))
     started = time.monotonic()
-    assert Command(source, folder / "whole.gguf", home).wait() == 0
+    assert Command(source, folder / "whole.gguf", home, *more).wait() == 0
     takes, whole = time.monotonic() - started, tensors_of(folder / "whole.gguf")
     (folder / "whole.gguf").unlink()
     ended = 0
     for _number in range(KILLS):
         target = folder / "small.gguf"
-        command = Command(source, target, home, "--yes")
+        command = Command(source, target, home, *more)
         time.sleep(draw.uniform(0, 1.1 * takes))
         command.kill()
         if target.exists():
