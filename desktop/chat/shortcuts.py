@@ -59,7 +59,7 @@ class ShortcutsCard(QFrame):
     def open_over(self, window: QWidget) -> None:
         """Shows the card in the middle of a window."""
         room, frame = window.screen().availableGeometry(), self.sizeHint() - self._area.sizeHint()
-        bar = self._area.verticalScrollBar().sizeHint().width() + Space.WIDE
+        bar = self._area.verticalScrollBar().sizeHint().width() + 2 * Space.WIDE
         if frame.width() + self._body.sizeHint().width() + bar > room.width():
             self._show(self._made(side_by_side=1))
         body = self._body.sizeHint()
@@ -68,6 +68,8 @@ class ShortcutsCard(QFrame):
         place = window.mapToGlobal(window.rect().center()) - QPoint(self.width() // 2, self.height() // 2)
         self.move(place)
         self.show()
+        if self._body.width() > self._area.viewport().width():  # some fonts are known only when they are shown
+            self._show(self._made(side_by_side=1))
         self.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
