@@ -48,7 +48,9 @@ class Pages(QStackedWidget):
         """`talk` is part of the `centre` and holds the chat; what a model is talked to on comes beside it."""
         super().__init__(parent)
         self._parts = parts
-        self._centre, self._talk, self._chat = centre, talk, talk.widget(0)
+        chat = talk.widget(0)
+        assert chat is not None
+        self._centre, self._talk, self._chat = centre, talk, chat
         self._page = CHAT
         self._pages: dict[str, Any] = {}
         self._openings: dict[str, QWidget] = {}
