@@ -29,7 +29,7 @@ mkdir -p "$1/tmp/.X11-unix"
 if [ -d /tmp/.X11-unix ]; then mount --bind /tmp/.X11-unix "$1/tmp/.X11-unix"; fi
 root=$1 person=$2 home=$3
 shift 3
-exec chroot --userspec="$person:$person" "$root" /bin/sh -c 'cd "$0"; exec "$@"' "$home" "$@"
+PATH=$PATH:/usr/sbin:/sbin exec chroot --userspec="$person:$person" "$root" /bin/sh -c 'cd "$0"; exec "$@"' "$home" "$@"
 """
 
 
