@@ -58,6 +58,19 @@ def too_new(files: Iterable[NativeFile], allowed: Mapping[str, tuple[int, ...]] 
     return problems
 
 
+def lost_neighbours(tree: Path) -> list[tuple[str, str]]:
+    """Returns each file that needs a library of the bundle's root and does not look there, and the path it lacks."""
+    inside = tree / "_internal" if (tree / "_internal").is_dir() else tree  # where PyInstaller puts what is no program
+    in_root = {path.name for path in inside.iterdir() if ".so" in path.name}
+    lost = []
+    for file in native_files(inside):
+        way = os.path.relpath(inside, (inside / file.name).parent)
+        search = "$ORIGIN" if way == "." else f"$ORIGIN/{way}"
+        if in_root & set(file.elf.needed) and search not in file.elf.search:
+            lost.append(((inside / file.name).relative_to(tree).as_posix(), search))
+    return lost
+
+
 def newest(files: Iterable[NativeFile]) -> dict[str, str]:
     """Returns the newest version that any file needs of each library family: {"GLIBC": "2.34", …}."""
     found: dict[str, tuple[int, ...]] = {}

@@ -18,7 +18,7 @@ import freezing
 import llama_package_source
 import packing
 from build_environment import BuildEnvironment
-from bundle_checks import native_files, newest, too_new, twice
+from bundle_checks import lost_neighbours, native_files, newest, too_new, twice
 from console import Console, SetUpError
 from set_up_steps import read_pins
 from size_table import table
@@ -99,7 +99,8 @@ def _freeze(
 def check(tree: Path, console: Console) -> None:
     """Raises SetUpError where native code is in `tree` twice or too new; says what it holds and needs."""
     files = list(native_files(tree))
-    if problems := [*too_new(files), *(f"twice: {line}" for line in twice(tree))]:
+    lost = (f"{name} does not look in {search}" for name, search in lost_neighbours(tree))
+    if problems := [*too_new(files), *(f"twice: {line}" for line in twice(tree)), *lost]:
         raise SetUpError("\n".join(["The bundle cannot be handed out:", *problems]))
     console.say(table(tree))
     needs = ", ".join(f"{family} {version}" for family, version in newest(files).items())

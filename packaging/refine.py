@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from bundle_checks import file_hash, files_below, native_files
+from bundle_checks import file_hash, files_below, lost_neighbours, native_files
 from console import Console
 
 _LLAMA_NUMBERED = re.compile(r"^lib(?:llama|ggml[\w-]*|mtmd)\.so\.\d+\.\d+(?:\.\d+)?$")
@@ -28,6 +28,7 @@ def refine(tree: Path, console: Console, *, tools: Path, moment: int) -> None:
     strip_symbols(tree, console)
     drop_build_paths(tree, console, tools / "patchelf")
     join_copies(tree)
+    lead_to_neighbours(tree, console, tools / "patchelf")
     drop_broken_links(tree)
     settle(tree, moment)
 
@@ -89,6 +90,17 @@ def join_copies(tree: Path) -> list[tuple[str, str]]:
             link.symlink_to(os.path.relpath(tree / kept, link.parent))
             joined.append((name, kept))
     return joined
+
+
+def lead_to_neighbours(tree: Path, console: Console, patchelf: Path) -> None:
+    """Tells native code where in the bundle the libraries lie that it needs.
+
+    The program's starter names that folder to the loader, but only for the first process: those that it starts must
+    find the compiler's OpenMP and others on a system that has none.
+    """
+    for name, search in lost_neighbours(tree):
+        failure = f"{name} could not be told where its libraries lie."
+        console.run([str(patchelf), "--add-rpath", search, str(tree / name)], failure=failure)
 
 
 def _sets(tree: Path) -> Iterator[set[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PyInstaller.utils.hooks import collect_data_files, collect_dynamic_libs, get_package_paths
 
-_READ_AS_TEXT = re.compile(rb"^install_config_module\(|\b_overload\b", re.MULTILINE)
+_READ_AS_TEXT = re.compile(rb"^install_config_module\(|\b_overload(?:_method)?\b", re.MULTILINE)
 _BELOW, _FOLDER = get_package_paths("torch")
 
 module_collection_mode = "pyc"

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bare_machine import PERSON, BareMachine, reached_out, require_tools, watched
@@ -85,13 +86,19 @@ def test_the_window_opens_on_a_screen_and_nobody_is_called(machine: BareMachine,
             process = first_paint(quern)
             titles = subprocess.run(["xdotool", "search", "--name", "Quern"], env={**os.environ, "DISPLAY": display},
                                     capture_output=True, text=True, check=False).stdout  # fmt: skip
-            process.send_signal(signal.SIGTERM)
+            _window_below(process.pid).send_signal(signal.SIGTERM)
             process.communicate(timeout=120)
         finally:
             screen.terminate()
             os.close(read)
     assert titles.strip()
     assert reached_out(log.read_text()) == []
+
+
+def _window_below(pid: int) -> psutil.Process:
+    """Returns the window's own process, behind strace and the way into the machine."""
+    family = psutil.Process(pid).children(recursive=True)
+    return next(child for child in family if child.name() == "quern" and len(child.cmdline()) == 1)
 
 
 def test_removing_it_leaves_what_the_person_made(machine: BareMachine, edition: str) -> None:

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from bundle_checks import differences, from_outside, main, native_files, newest, too_new, twice, version_of
+from bundle_checks import (
+    differences,
+    from_outside,
+    lost_neighbours,
+    main,
+    native_files,
+    newest,
+    too_new,
+    twice,
+    version_of,
+)  # fmt: skip
 from elf_files import elf_bytes
 
 
@@ -77,3 +87,14 @@ def test_the_script_fails_where_something_is_wrong(tmp_path: Path, capsys: pytes
     library(tmp_path, "b.so", soname="b.so", versions={"libc.so.6": ("GLIBC_2.99",)})
     assert main(tmp_path) == 1
     assert "b.so needs GLIBC_2.99" in capsys.readouterr().out
+
+
+def test_a_library_that_needs_one_of_the_root_must_look_there(tmp_path: Path) -> None:
+    inside = tmp_path / "_internal"
+    (inside / "llama_cpp" / "lib").mkdir(parents=True)
+    (inside / "libgomp.so.1").write_bytes(elf_bytes(soname="libgomp.so.1"))
+    for name, search in (("lost.so", "$ORIGIN"), ("led.so", "$ORIGIN:$ORIGIN/../..")):
+        (inside / "llama_cpp" / "lib" / name).write_bytes(elf_bytes(needed=["libgomp.so.1"], search=search))
+    (inside / "llama_cpp" / "lib" / "alone.so").write_bytes(elf_bytes(needed=["libc.so.6"]))
+
+    assert lost_neighbours(tmp_path) == [("_internal/llama_cpp/lib/lost.so", "$ORIGIN/../..")]
