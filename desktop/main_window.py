@@ -541,9 +541,13 @@ class MainWindow(QWidget):
         return _LEAST_CENTRE if self.pages.page in ("chat", "notebook") else _LEAST_PAGE
 
     def _follow_page(self, _page: str) -> None:
-        """A page that needs more room gets it: the settings go first, then the chats."""
-        if self._panel_is_open and self.width() - self._panel_width < self._least:
-            self.show_panel(False)
+        """A page that needs more room gets it: what is docked goes first, then the chats."""
+        docked = self._docked
+        if docked is not None and self.width() - self._panel_width < self._least:
+            if self._panel_is_open:
+                self.show_panel(False)
+            else:
+                docked.hide()
         self._share_width()
 
     def _share_width(self) -> None:
