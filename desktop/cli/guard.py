@@ -17,6 +17,8 @@ from types import FrameType
 _STDIN = 0  # by its number: a program may have been started without the stream
 _ACT = 2  # the exit code for what a person can act on
 _ASKED_FOR = frozenset({"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGQUIT"})  # an end that somebody wanted
+# What ends us ends the child.
+_PASSED_ON = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def guarded(run: Callable[[], int]) -> int:
@@ -24,13 +26,16 @@ def guarded(run: Callable[[], int]) -> int:
     if not hasattr(os, "fork"):
         return run()
     from_parent, to_child = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is somebody to pass them on
     child = os.fork()
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         os.close(to_child)
         threading.Thread(target=_leave_with_parent, args=(from_parent,), name="guard", daemon=True).start()
         return run()
     os.close(from_parent)
     with _kept_terminal() as restore, _passed_on(child):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         status = os.waitpid(child, 0)[1]
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
@@ -51,10 +56,10 @@ def _passed_on(child: int) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_PASSED_ON)}
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, pass_on)
-    signal.signal(signal.SIGHUP, pass_on)
+    for number in _PASSED_ON:
+        signal.signal(number, pass_on)
     try:
         yield
     finally:

@@ -233,7 +233,7 @@ def test_tokens_in_use_without_a_row_are_an_error_with_both_numbers(tmp_path: Pa
     size = FolderTokenizer(folder).size
     with pytest.raises(VocabularyMisfit, match=f"number {size - 1}.*only {size - 1}"):
         exported(folder, size - 1, in_use=("{{ '<tool>' }}",))
-    with pytest.raises(VocabularyMisfit, match="only 300 rows"):
+    with pytest.raises(VocabularyMisfit, match="only 300"):
         exported(folder, 300)
 
 

@@ -255,9 +255,12 @@ def test_what_comes_back_while_a_message_is_edited_is_on_disk_too(open_window: O
     window.composing._take_back(window._parts.session.chat_id, "what waited")
     window._parts.session.keep_draft()
     assert stored_draft(window, qtbot) == "what waited"
+    first = window._parts.session.chat_id
     window.new_chat()
-    window._open_chat(window.sidebar.model.row(window.sidebar.model.index(1)).chat_id, None)
-    qtbot.waitUntil(lambda: window.composing.composer.draft == Draft("what waited"))
+    window._open_chat(first, None)
+    qtbot.waitUntil(lambda: window.composing.editing)
+    window._escape()
+    assert window.composing.composer.draft == Draft("what waited")
 
 
 def test_an_edit_goes_on_where_it_was_left(open_window: Open, qtbot: QtBot) -> None:

@@ -15,7 +15,7 @@ from runtime.settings import SettingField, field_of, fields_of
 
 ALL = [*fields_of(SamplingParams), *fields_of(LoadParams)]
 # Not every text will do
-_WORDED = {
+_WORDED = {"cpu_variant": "haswell", 
     "grammar": 'root ::= "yes"', "json_schema": "{}", "logit_bias": "15043=-2", "tensor_split": "3/1",
     "draft_model": "starter", "template_vars": "enable_thinking=false", "template": "chatml",
 }  # fmt: skip

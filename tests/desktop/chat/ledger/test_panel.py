@@ -15,7 +15,7 @@ from desktop.chat.composer import Draft
 from desktop.chat.header import Standing
 from desktop.chat.ledger.entries import Kind
 from desktop.chat.ledger.panel import LedgerPanel
-from desktop.chat.ledger.rows import EntryRole
+from desktop.chat.ledger.rows import EntryRole, LedgerDelegate
 from desktop.main_window import MainWindow
 from desktop.store.records import ChatRecord, MessageRecord, OpenChat
 from runtime.messages import Role
@@ -201,13 +201,11 @@ def test_a_chat_of_two_thousand_messages_is_shown_without_laying_out_two_thousan
     window._parts.store.import_chat(long_chat(2000))
     window._parts.session.open("long")
     qtbot.waitUntil(lambda: window._parts.items.rowCount() == 2000, timeout=30_000)
-    painted: list[int] = []
+    painted: set[int] = set()
+    monkeypatch.setattr(LedgerDelegate, "paint", lambda _self, _painter, _option, index: painted.add(index.row()))
     panel = opened_panel(window, qtbot, 2000)
-    monkeypatch.setattr(
-        type(panel.list.itemDelegate()), "paint", lambda _self, _painter, _option, index: painted.append(index.row())
-    )
-    panel.list.viewport().update()
-    qtbot.waitUntil(lambda: bool(painted))
+    panel.list.viewport().grab()
+    assert painted
     assert len(painted) < 40
     last = panel._rows.index(1999)
     panel.list.setCurrentIndex(last)

@@ -454,7 +454,9 @@ def test_tab_goes_from_message_to_message_and_enter_opens_actions(
     assert menu is not None
     names = [entry.text() for entry in menu.actions()]
     menu.close()
-    assert names == ["Copy", "Answer again", "Previous version", "Next version", "Show the source"]
+    assert names == [
+        "Copy", "Answer again", "Previous version", "Next version", "Pin in the context", "Show the source",
+    ]  # fmt: skip
 
 
 def test_the_menu_does_what_it_says(view: ConversationView, model: MessageListModel) -> None:
