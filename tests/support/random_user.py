@@ -55,9 +55,12 @@ def make_models(folder: Path) -> None:
 def play(seed: int, actions: int, folder: Path, *, only: Sequence[int] | None = None) -> Report:
     """Lets a random user act, in as many windows as that takes, and returns what came of it."""
     report, first = Report(seed), 0
+    place = folder / "home" / "of" / "somebody"  # file dialogs open here, and a few folders up is still ours
+    place.mkdir(parents=True, exist_ok=True)
     while first < actions and not report.faults:
         plan = {"seed": seed, "actions": actions, "first": first, "home": str(folder / "profile"),
-                "models": str(folder / "models"), "only": list(only) if only is not None else None}  # fmt: skip
+                "models": str(folder / "models"), "place": str(place),
+                "only": list(only) if only is not None else None}  # fmt: skip
         said = _one_window(plan, report)
         first = said["next"] if said else actions
     return report
@@ -68,7 +71,7 @@ def _one_window(plan: dict[str, Any], report: Report) -> dict[str, Any] | None:
     environment = {**os.environ, "PYTHONPATH": paths, "QT_QPA_PLATFORM": "offscreen", "QUERN_HOME": plan["home"]}
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", __file__, json.dumps(plan)], env=environment, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        cwd=plan["place"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
     )  # fmt: skip
     try:
         out, err = process.communicate(timeout=_PATIENCE_SECONDS)
