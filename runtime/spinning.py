@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-# About a millisecond of GNU's iterations: longer than torch needs from one product of matrices to the next, and than
-# it takes to draw a token and make its text.
-ITERATIONS = 20_000
+BRIEFLY = 2_000  # of GNU's iterations: a tenth of a millisecond, enough between llama.cpp's own steps
+BETWEEN_PRODUCTS = 20_000  # a millisecond: longer than torch needs from one product of matrices to the next
 
 
-def bound_spinning(environment: Any = os.environ) -> None:
+def bound_spinning(environment: Any = os.environ, *, iterations: int = BRIEFLY) -> None:
     """Limits how long idle OpenMP threads spin; must run before any OpenMP library is loaded.
 
-    Unbounded, two threads beside two busy processes on two cores fall to a hundredth of their speed. Spinning hardly at
-    all, they sleep and are woken for each token, or with torch for each product of matrices, which costs a few percent
-    of llama.cpp's speed and a quarter of torch's. A value that the person has set stays.
+    Unbounded, two threads beside two busy processes on two cores fall to a hundredth of their speed. Spinning briefly,
+    torch's threads sleep between products, which costs a quarter of its speed on a quiet computer; llama.cpp, which
+    does all of a token in one go, gains nothing measurable from more. A value that the person has set stays.
     """
-    environment.setdefault("GOMP_SPINCOUNT", str(ITERATIONS))
+    environment.setdefault("GOMP_SPINCOUNT", str(iterations))
     environment.setdefault("KMP_BLOCKTIME", "1")  # LLVM and Intel: milliseconds

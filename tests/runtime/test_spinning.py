@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from runtime.spinning import ITERATIONS, bound_spinning
+from runtime.spinning import BETWEEN_PRODUCTS, BRIEFLY, bound_spinning
 
 
 def test_the_persons_own_value_stays() -> None:
@@ -19,7 +19,15 @@ def test_the_persons_own_value_stays() -> None:
     assert environment == {"GOMP_SPINCOUNT": "5", "KMP_BLOCKTIME": "1"}
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, str(ITERATIONS)), ({"GOMP_SPINCOUNT": "5"}, "5")])
+def test_threads_spin_briefly_where_nothing_else_is_asked_for() -> None:
+    environment: dict[str, str] = {}
+
+    bound_spinning(environment)
+
+    assert environment["GOMP_SPINCOUNT"] == str(BRIEFLY)
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, str(BETWEEN_PRODUCTS)), ({"GOMP_SPINCOUNT": "5"}, "5")])
 def test_our_own_engine_bounds_spinning_before_torch_is_there(given: dict[str, str], expected: str) -> None:
     code = """
 import os, sys
