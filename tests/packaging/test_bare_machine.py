@@ -16,16 +16,9 @@ import psutil
 import pytest
 
 from bare_machine import PERSON, BareMachine, reached_out, require_tools, watched
-from installed import EDITIONS, deb_pattern, first_paint, package
+from installed import QUESTION, deb_pattern, first_paint, package
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(1800)]
-
-QUESTION = ("-p", "What is 2+2?", "--temperature", "0", "--max-tokens", "12", "--context-length", "512")
-
-
-@pytest.fixture(scope="module", params=EDITIONS)
-def edition(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,9 @@ import pytest
 
 from bundle_checks import files_below, from_outside, native_files, too_new, twice
 from deb import OPTIONAL
-from installed import EDITIONS, Installed, first_paint, moved, unpacked
+from installed import QUESTION, Installed, first_paint, moved, unpacked
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
-
-QUESTION = ("-p", "What is 2+2?", "--temperature", "0", "--max-tokens", "12", "--context-length", "512")
-
-
-@pytest.fixture(scope="module", params=EDITIONS)
-def edition(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EDITIONS = ("full", "light")
+# Words for a chat that the starter answers right in a second.
+QUESTION = ("-p", "What is 2+2?", "--temperature", "0", "--max-tokens", "12", "--context-length", "512")
 _KEPT = ("PATH", "LANG", "TERM")
 
 
