@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from desktop.main_window import MainWindow
 from desktop.remedies import REMEDIES, Action
 from desktop.remedy_actions import _no_larger
 from runtime.errors import ErrorInfo, UserError
-from window_kit import window_parts
+from window_kit import plain_windows
 
 OURS = [kind for kind in error_samples.kinds() if not kind.__module__.startswith("desktop.cli")]
 KINDS = {kind.code: kind for kind in (*OURS, EngineEnded)}
@@ -34,15 +33,10 @@ Open = Callable[..., MainWindow]
 
 @pytest.fixture
 def open_window(qapp: QApplication, qtbot: QtBot) -> Iterator[Open]:
-    with ExitStack() as stack:
+    with plain_windows((1200, 800)) as plain:
 
         def opened(**script: Any) -> MainWindow:
-            parts = stack.enter_context(window_parts(None, **script))
-            window = MainWindow(parts)
-            stack.callback(window.deleteLater)
-            window.resize(1200, 800)
-            window.show()
-            parts.models.start()
+            window = plain(**script)
             qtbot.waitUntil(lambda: window.header.status.standing in (Standing.READY, Standing.FAILED))
             return window
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,14 @@ from desktop.main_window import MainWindow
 from desktop.store.database import ChatDatabase
 from runtime.library import ModelInfo
 from runtime.places import places
-from window_kit import Shelf, window_parts
+from window_kit import Shelf, plain_windows, window_parts
 
 Open = Callable[..., MainWindow]
 
 
 @pytest.fixture
 def open_window(qapp: QApplication, qtbot: QtBot) -> Iterator[Open]:
-    with ExitStack() as stack:
-
-        def opened(shelf: Shelf | None = None, **script: Any) -> MainWindow:
-            parts = stack.enter_context(window_parts(shelf, **script))
-            window = MainWindow(parts)
-            stack.callback(window.deleteLater)
-            window.show()
-            parts.models.start()
-            return window
-
+    with plain_windows() as opened:
         yield opened
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from desktop.engine_client import EngineClient
 from desktop.job import Jobs
 from desktop.library.known_files import KnownFiles
 from desktop.look import dress
-from desktop.main_window import Parts
+from desktop.main_window import MainWindow, Parts
 from desktop.models import Models
 from desktop.notebook.notebooks import Notebooks
 from desktop.settings.live import LiveSettings
@@ -109,3 +109,21 @@ def window_parts(shelf: Shelf | None = None, **script: Any) -> Iterator[Parts]:
         live.flush()
         state.flush()
         themes.setParent(None)
+
+
+@contextmanager
+def plain_windows(size: tuple[int, int] | None = None) -> Iterator[Callable[..., MainWindow]]:
+    """Yields what opens windows without a shell around them, `opened(shelf, **script)`, and ends them all."""
+    with ExitStack() as stack:
+
+        def opened(shelf: Shelf | None = None, **script: Any) -> MainWindow:
+            parts = stack.enter_context(window_parts(shelf, **script))
+            window = MainWindow(parts)
+            stack.callback(window.deleteLater)
+            if size is not None:
+                window.resize(*size)
+            window.show()
+            parts.models.start()
+            return window
+
+        yield opened

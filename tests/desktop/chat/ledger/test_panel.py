@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -19,23 +18,18 @@ from desktop.chat.ledger.rows import EntryRole, LedgerDelegate
 from desktop.main_window import MainWindow
 from desktop.store.records import ChatRecord, MessageRecord, OpenChat
 from runtime.messages import Role
-from window_kit import window_parts
+from window_kit import plain_windows
 
 Open = Callable[..., MainWindow]
 
 
 @pytest.fixture
 def open_window(qapp: QApplication, qtbot: QtBot) -> Iterator[Open]:
-    with ExitStack() as stack:
+    with plain_windows((1280, 800)) as plain:
 
         def opened(**script: Any) -> MainWindow:
-            parts = stack.enter_context(window_parts(None, **script))
-            window = MainWindow(parts)
-            stack.callback(window.deleteLater)
-            window.resize(1280, 800)
-            window.show()
+            window = plain(**script)
             window.activateWindow()
-            parts.models.start()
             qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
             return window
 
