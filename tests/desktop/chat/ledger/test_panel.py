@@ -204,3 +204,14 @@ def test_a_chat_of_two_thousand_messages_is_shown_without_laying_out_two_thousan
     last = panel._rows.index(1999)
     panel.list.setCurrentIndex(last)
     assert last.data(EntryRole).id == "m1999"
+
+
+@pytest.mark.parametrize(("width", "stays"), [(640, False), (1400, True)])
+def test_it_gives_way_to_a_page_only_where_there_is_no_room_for_both(
+    open_window: Open, width: int, stays: bool
+) -> None:
+    window = open_window()
+    window.resize(width, 480)
+    window.show_ledger(True)
+    window.pages.turn_to("library")
+    assert window.ledger.is_open is stays
