@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -53,11 +54,25 @@ def package_tree(version: str, *, source: Path, build_folder: Path, python: Path
 
 
 def _built(build: LlamaBuild, source: Path, wheels: Path, folder: Path, python: Path, console: Console) -> Path:
-    environ = dict(os.environ)
+    environ = repeatable(source, os.environ)
     if "-DGGML_VULKAN=ON" in build.flags and platform.system() == "Linux":
         sdk = vulkan_sdk.provide(folder / "vulkan-headers", console, given=environ.get("VULKAN_SDK", ""))
         environ["VULKAN_SDK"] = str(sdk)
     return build_wheel(build, source=source, wheels=wheels, python=python, console=console, environ=environ)
+
+
+def repeatable(source: Path, environ: Mapping[str, str], system: str = platform.system()) -> dict[str, str]:
+    """Returns an environment in which the build of `source` gives the same bytes wherever it lies.
+
+    llama.cpp's messages name its source files, and its version is the commit of whatever repository is around it.
+    """
+    places = dict.fromkeys((source.absolute(), source.resolve()))
+    made = {**environ, "GIT_CEILING_DIRECTORIES": os.pathsep.join(str(place.parent) for place in places)}
+    if system != "Windows":
+        named = shlex.join(f"-ffile-prefix-map={place}=llama-cpp-python" for place in places)
+        for name in ("CFLAGS", "CXXFLAGS"):
+            made[name] = f"{environ.get(name, '')} {named}".lstrip()
+    return made
 
 
 def unpack(wheel: Path, target: Path, system: str = platform.system()) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import llama_package
 import vulkan_sdk
 from build_flags import package_flags
 from console import Console, SetUpError
-from llama_package import chosen_files, package_tree, unpack
+from llama_package import chosen_files, package_tree, repeatable, unpack
 from llama_wheel import LlamaBuild
 
 IN_LIB = ("libllama", "libggml", "libggml-base")
@@ -51,6 +54,35 @@ def test_the_build_for_packages_is_kept_beside_the_other_and_told_apart() -> Non
     assert "/bin/" in here.excluded
     assert "/bin/" not in anywhere.excluded
     assert here.key != anywhere.key
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
+def test_where_the_source_lies_does_not_show_in_what_is_built(tmp_path: Path) -> None:
+    built = []
+    for folder in (tmp_path / "here", tmp_path / "and in another place"):
+        source = folder / "source"
+        source.mkdir(parents=True)
+        (source / "a.c").write_text("const char *place(void) { return __FILE__; }\n")
+        environ = repeatable(source, {**os.environ, "CFLAGS": "-O1"})
+        line = f'cc {environ["CFLAGS"]} -c "{source}/a.c" -o a.o'  # as CMake passes it on
+        subprocess.run(line, shell=True, cwd=folder, env=environ, check=True)
+        built.append((folder / "a.o").read_bytes())
+    assert built[0] == built[1]
+    assert b"llama-cpp-python/a.c" in built[0]
+    assert "-O1" in environ["CFLAGS"]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_repository_around_the_source_does_not_name_its_version(tmp_path: Path) -> None:
+    inside = tmp_path / "source" / "vendor"
+    inside.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    ask = ["git", "rev-parse", "--git-dir"]
+    assert subprocess.run(ask, cwd=inside, capture_output=True, check=False).returncode == 0
+
+    environ = repeatable(tmp_path / "source", os.environ)
+
+    assert subprocess.run(ask, cwd=inside, env=environ, capture_output=True, check=False).returncode != 0
 
 
 def test_every_library_is_laid_out_once_and_nothing_that_is_not_imported() -> None:
