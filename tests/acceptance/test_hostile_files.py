@@ -6,13 +6,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
 import hostile_gguf
 from hostile_doors import Doors, Findings
+from running_clock import RunningClock
 from runtime.devices import usable_cores
 
 # Of each kind that ends in another way, or ended a process once
@@ -29,11 +30,11 @@ def check(folder: Path, files: Iterator[tuple[str, bytes]]) -> Counter[str]:
     """Opens each file by every door, as many at once as there are cores; returns how often loading ended how."""
     waiting, lock = iter(files), threading.Lock()
 
-    def work(number: int) -> list[tuple[str, Findings]]:
+    def work(number: int, clock: RunningClock) -> list[tuple[str, Findings]]:
         place = folder / str(number)
         place.mkdir()
         found = []
-        with Doors(place) as doors:
+        with Doors(place, clock) as doors:
             while True:
                 with lock:
                     name, data = next(waiting, ("", b""))
@@ -42,8 +43,8 @@ def check(folder: Path, files: Iterator[tuple[str, bytes]]) -> Counter[str]:
                 found.append((name, doors.try_all(data)))
 
     cores = usable_cores()
-    with ThreadPoolExecutor(cores) as pool:
-        all_found = dict(chain.from_iterable(pool.map(work, range(cores))))
+    with RunningClock() as clock, ThreadPoolExecutor(cores) as pool:
+        all_found = dict(chain.from_iterable(pool.map(work, range(cores), repeat(clock))))
     assert {name: found.faults for name, found in all_found.items() if found.faults} == {}
     return Counter(found.answers["load and answer"].split(":")[0].split(" ")[0] for found in all_found.values())
 

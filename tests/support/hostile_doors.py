@@ -1,7 +1,7 @@
 """Takes a model file through every door that a person could open it by, and watches time, memory and words.
 
 `Doors` keeps two processes: one that runs commands of the command line one after the other (this file, run as a
-program), and an engine. What dies is counted and started anew.
+program), and an engine. What dies is counted and started anew. Time in which the whole machine stood still is nobody's.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from running_clock import RunningClock
+
 LONGEST, LARGEST = 10.0, 500_000_000  # seconds and bytes of one door
 
 
@@ -34,10 +32,11 @@ class Findings:
 
 
 class Doors:
-    """A context manager; `folder` is where the file of the moment is written."""
+    """A context manager; `folder` is where the file of the moment is written, `clock` says what took how long."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "hostile.gguf"
+    def __init__(self, folder: Path, clock: RunningClock) -> None:
+        self._path, self._clock = folder / "hostile.gguf", clock
+        self._held_before = _held(os.getpid())
         self._commands: subprocess.Popen[str] | None = None
         self._engine: Any = None
 
@@ -63,13 +62,14 @@ class Doors:
             self._command(found, words)
         self._door(found, "load and answer", self._load_and_answer)
         if self._engine is not None:
-            self._check_memory(found, "engine", self._engine.pid)
+            self._check_memory(found, "engine", _most_held(self._engine.pid))
+        self._check_memory(found, "open or list", _held(os.getpid()) - self._held_before)
         return found
 
     def _door(self, found: Findings, door: str, open_it: Any) -> None:
         from runtime.errors import UserError
 
-        started = time.monotonic()
+        started = self._clock.now()
         try:
             found.answers[door] = open_it()
         except UserError as error:
@@ -78,8 +78,7 @@ class Doors:
                 found.faults.append(f"{door}: no sentence")
             if error.info.code in ("engine_bug", "error"):
                 found.faults.append(f"{door}: {error.info.details or error.info.title}")
-        if time.monotonic() - started > LONGEST:
-            found.faults.append(f"{door}: took {time.monotonic() - started:.0f} s")
+        self._check_time(found, door, self._clock.now() - started)
 
     def _load_and_answer(self) -> str:
         from runtime.engine_process import EngineDied, EngineProcess
@@ -91,7 +90,7 @@ class Doors:
             self._engine = EngineProcess()
         sampling = SamplingParams(max_tokens=4, seed=1)
         try:
-            with _ended_after(self._engine.pid, LONGEST + 1):
+            with self._clock.killed_after(LONGEST + 1, self._engine.pid):
                 info = self._engine.load(self._path, LoadParams(context_length=128, threads=1))
                 message = (Message(Role.USER, "Hello, wörld"),)
                 asked = {"messages": message} if info.has_template else {"prompt": "Hello, wörld"}
@@ -105,14 +104,14 @@ class Doors:
     # --- the command line ---------------------------------------------------------------------------------------
 
     def _command(self, found: Findings, words: list[str]) -> None:
-        door, started = words[0], time.monotonic()
+        door, started = words[0], self._clock.now()
         if self._commands is None:
             environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
             self._commands = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, env=environment,
                                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # fmt: skip
         assert self._commands.stdin is not None
         assert self._commands.stdout is not None
-        with _ended_after(self._commands.pid, LONGEST + 5):
+        with self._clock.killed_after(LONGEST + 5, self._commands.pid):
             self._commands.stdin.write(json.dumps(words) + "\n")
             self._commands.stdin.flush()
             line = self._commands.stdout.readline()
@@ -120,7 +119,7 @@ class Doors:
             found.answers[door] = "died"
             found.faults.append(f"{door}: the process died with {self._end_commands()}")
             return
-        self._check_answer(found, door, json.loads(line), time.monotonic() - started)
+        self._check_answer(found, door, json.loads(line), self._clock.now() - started)
 
     def _check_answer(self, found: Findings, door: str, answer: dict[str, Any], seconds: float) -> None:
         found.answers[door] = f"{answer['code']}: {answer['err'] or answer['out'][:60]}"
@@ -128,10 +127,9 @@ class Doors:
             found.faults.append(f"{door}: {answer['err']}")
         if answer["code"] == 2 and not answer["err"].strip():
             found.faults.append(f"{door}: no sentence")
-        if seconds > LONGEST:
-            found.faults.append(f"{door}: took {seconds:.0f} s")
+        self._check_time(found, door, seconds)
         assert self._commands is not None
-        self._check_memory(found, door, self._commands.pid)
+        self._check_memory(found, door, _most_held(self._commands.pid))
 
     def _end_commands(self) -> int:
         assert self._commands is not None
@@ -139,25 +137,32 @@ class Doors:
             assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
-        code = self._commands.wait(LONGEST)
+        with self._clock.killed_after(LONGEST, self._commands.pid):
+            code = self._commands.wait()
         self._commands = None
         return code
 
-    def _check_memory(self, found: Findings, door: str, pid: int) -> None:
-        held = psutil.Process(pid).memory_info().rss
+    def _check_time(self, found: Findings, door: str, seconds: float) -> None:
+        if seconds > LONGEST:
+            found.faults.append(f"{door}: took {seconds:.0f} s")
+
+    def _check_memory(self, found: Findings, door: str, held: int) -> None:
         if held > LARGEST:
             found.faults.append(f"{door}: holds {held / 1e6:.0f} MB")
 
 
-@contextlib.contextmanager
-def _ended_after(pid: int, seconds: float) -> Iterator[None]:
-    timer = threading.Timer(seconds, lambda: psutil.Process(pid).kill())
-    timer.daemon = True
-    timer.start()
+def _held(pid: int) -> int:
+    return int(psutil.Process(pid).memory_info().rss)
+
+
+def _most_held(pid: int) -> int:
+    """Returns the most memory that a process held since this was asked last; elsewhere than on Linux, what it holds."""
     try:
-        yield
-    finally:
-        timer.cancel()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
+    except FileNotFoundError:
+        return _held(pid)
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def main() -> None:
