@@ -445,13 +445,17 @@ class LoadParams(SettingsGroup, frozen=True):
         ),
     ] = False
     mmap: Annotated[
-        bool,
+        Literal["auto", "on", "off"],
         Setting(
             title=N_("Map the file"),
-            help=N_("Reads the model from disk as it is needed; off reads all of it into memory first."),
+            help=N_(
+                "On reads the model from disk as it is needed; off reads all of it into memory first, which writes "
+                "faster. Automatic reads it where it takes no more than half of the free memory."
+            ),
             section=_MEMORY, applies=Applies.RELOAD, advanced=True,
+            labels={"auto": N_("automatic"), "on": N_("on"), "off": N_("off")},
         ),
-    ] = True
+    ] = "auto"
     mlock: Annotated[
         bool,
         Setting(

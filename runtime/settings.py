@@ -124,6 +124,15 @@ class SettingField:
         if isinstance(value, int | float) and not isinstance(value, bool) and not self._within(value):
             raise BadSetting(self, value, self.allowed())
 
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is a choice between on, off and more."""
+        return self.kind == "choice" and {"on", "off"} <= set(self.choices)
+
+    def current(self, value: object) -> object:
+        """Returns what a saved value means today: what was yes or no before it could be automatic is on or off."""
+        return ("on" if value else "off") if self.is_switch and isinstance(value, bool) else value
+
     def parse(self, text: str) -> Any:
         """Returns the value that a person typed; a comma may stand for the decimal point. Raises `BadSetting`."""
         value = self._parsed(text.strip())
@@ -183,12 +192,16 @@ class SettingField:
                 case "float":
                     return float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)
                 case "choice":
+                    text = _ON_OFF.get(text.lower(), text) if self.is_switch else text
                     return next((choice for choice in self.choices if choice.lower() == text.lower()), text)
                 case "list":
                     return (text,)
         except ValueError:
             return text
         return text
+
+
+_ON_OFF = {"yes": "on", "true": "on", "1": "on", "no": "off", "false": "off", "0": "off"}
 
 
 def _false(text: str) -> bool | str:
@@ -272,6 +285,7 @@ def read_layer(group: type[SettingsGroup], data: object, *, where: str) -> tuple
             notes.append(_("{where}: unknown setting “{name}” was left out.").format(where=where, name=name))
             continue
         try:
+            value = names[name].current(value)
             names[name].check(value)
             good[name] = _as_declared(names[name], value)
         except BadSetting as error:

@@ -36,7 +36,7 @@ def command() -> click.Command:
         )),
         examples=(
             "quern bench", "quern bench ~/models/model.gguf -p 256 -n 64 -r 3 --threads 4 --json",
-            "quern bench starter --kv-type-k q8_0,f16 --flash-attention on,off", "quern bench starter --mmap --no-mmap",
+            "quern bench starter --kv-type-k q8_0,f16 --flash-attention on,off", "quern bench starter --mmap on,off",
         ),
         params=[
             model_argument(),

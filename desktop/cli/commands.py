@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,11 +34,17 @@ class UsageProblem(UserError):
 
 
 class Option(click.Option):
-    """An option that is listed under a section of the help; the empty section is the command's own."""
+    """An option that is listed under a section of the help; the empty section is the command's own.
 
-    def __init__(self, *names: str, section: str = "", **settings: Any) -> None:
+    One that `is_switch` takes on, off and more as its value, and may be typed without one: `--x` is on, `--no-x` off.
+    """
+
+    def __init__(self, *names: str, section: str = "", is_switch: bool = False, **settings: Any) -> None:
+        if is_switch:
+            settings |= {"is_flag": False, "flag_value": "on"}
         super().__init__(names, **settings)
         self.section = section
+        self.is_switch = is_switch
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Returns the names and the help, without what click would add in English."""
@@ -84,7 +90,7 @@ class Command(click.Command):
         """Reads the arguments. Raises `UsageProblem` for words that the command does not take."""
         ctx.allow_extra_args = True
         try:
-            words = super().parse_args(ctx, args)
+            words = super().parse_args(ctx, list(self._without_no(args)))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # click leaves it out for an option without its value
             raise
@@ -92,6 +98,14 @@ class Command(click.Command):
             title = _("{command} does not take “{words}”.").format(command=ctx.command_path, words=" ".join(words))
             raise UsageProblem(title, "", _("Text with spaces belongs into quotation marks."))
         return words
+
+    def _without_no(self, args: Sequence[str]) -> Iterator[str]:
+        """Yields the arguments with `--no-x` spelled out as `--x off` for options that are switches."""
+        flags = (flag for param in self.params if isinstance(param, Option) and param.is_switch for flag in param.opts)
+        negated = {f"--no-{flag[2:]}": flag for flag in flags}
+        ends = args.index("--") if "--" in args else len(args)
+        for at, word in enumerate(args):
+            yield from (negated[word], "off") if at < ends and word in negated else (word,)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the whole help."""

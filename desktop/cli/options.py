@@ -76,6 +76,7 @@ def _option(declared: SettingField) -> Option:
     if declared.kind == "bool":
         return Option(f"{declared.flag}/--no-{declared.flag[2:]}", key, **words)
     metavar = f"[{'|'.join(declared.choices)}]" if declared.kind == "choice" else _METAVARS[declared.kind]
+    words["is_switch"] = declared.is_switch
     return Option(
         declared.flag, key, type=SettingType(declared), metavar=metavar, multiple=declared.kind == "list", **words
     )

@@ -19,8 +19,9 @@ from runtime.drafts import Guess
 from runtime.engine import LoadListener, StopFlag
 from runtime.evaluation import common_prefix
 from runtime.gguf_header import GgufHeader
+from runtime.llama import mapping
 from runtime.llama.cache import TokenCache
-from runtime.llama.model import LlamaModel, mappable
+from runtime.llama.model import LlamaModel
 from runtime.llama.vocabulary import Vocabulary
 from runtime.params import LoadParams
 from runtime.places import shown_path
@@ -37,7 +38,7 @@ def load_drafter(
 
     Raises `DraftVocabularyDiffers`, and what loading a model raises.
     """
-    draft_params, _notes = mappable(draft_file.draft_params(params), header.alignment)
+    draft_params, _notes = mapping.mappable(draft_file.draft_params(params), header)
     length = min(model.context_length, header.context_length or model.context_length)
     draft = LlamaModel(
         header.path, draft_params, context_length=length, threads=threads, listener=listener, stop=stop

@@ -17,11 +17,11 @@ from runtime.engine import LoadListener, StopFlag
 from runtime.evaluation import Stopped
 from runtime.known_answers import Answer as KnownAnswer
 from runtime.known_answers import KnownAnswers
-from runtime.llama import fitting, state
+from runtime.llama import fitting, mapping, state
 from runtime.llama import library as llama_library
 from runtime.llama.cache import TokenCache
 from runtime.llama.draw import ContextDraw
-from runtime.llama.model import LlamaModel, LoadFailed, NoRoomForContext, mappable
+from runtime.llama.model import LlamaModel, LoadFailed, NoRoomForContext
 from runtime.llama.placement import AUTO, cards_for
 from runtime.llama.sampler import SamplerChain
 from runtime.llama.source import SourceCache
@@ -78,7 +78,7 @@ class LlamaEngine(BaseEngine):
         )
         context_length, clamped = _within_table(header, context_length)
         share = header.tensor_bytes / (header.tensor_bytes + draft.tensor_bytes) if draft is not None else 1.0
-        params, notes = mappable(params, header.alignment)
+        params, notes = mapping.resolved(params, header, context_length, draft=draft)
         threads = params.threads or devices.usable_cores()
         load = partial(
             LlamaModel,

@@ -26,7 +26,6 @@ from runtime.text import _
 
 _NO_FLASH = ("Flash Attention not supported, set to disabled", "flash_attn is not compatible")
 _NO_ROPE = -1  # LLAMA_ROPE_TYPE_NONE
-_TENSOR_ALIGNMENT = 32  # bytes; ggml ends the process where a mapped tensor lies otherwise
 _SHIFT_BLOCK = 64  # llama.cpp moves quantized keys only where this divides the head size
 _BUFFER_LINE = re.compile(r"buffer size\s*=\s*([\d.]+) MiB")
 
@@ -393,14 +392,6 @@ class LlamaModel:
         self._context_log = llama_library.log_lines()
         self._context = context
         self._context_length = min(context_length, int(self._library.llama_n_ctx(context)))
-
-
-def mappable(params: LoadParams, alignment: int) -> tuple[LoadParams, list[str]]:
-    """Returns the parameters without mapping, and a note, for a file whose weights llama.cpp could not use in place."""
-    if not params.mmap or not alignment % _TENSOR_ALIGNMENT:
-        return params, []
-    note = _("The weights lie at multiples of {n} bytes, which cannot be mapped; they are read into memory instead.")
-    return params.replace(mmap=False), [note.format(n=alignment)]
 
 
 def _native_abort(library: Any) -> Any:

@@ -19,7 +19,8 @@ def model_params(library: Any, params: LoadParams, *, allocate: bool = True) -> 
     """Returns how the weights are loaded; without `allocate` they are not, only counted."""
     native = library.llama_model_default_params()
     native.n_gpu_layers = params.gpu_layers
-    native.load_mode = _LOAD_MODES[params.mmap and allocate, params.mlock and allocate]  # nothing to map or lock
+    maps, locks = params.mmap != "off", params.mlock
+    native.load_mode = _LOAD_MODES[maps and allocate, locks and allocate]  # else there is nothing to map or lock
     native.no_alloc = not allocate
     return native
 

@@ -262,7 +262,7 @@ def test_another_model_another_build_and_other_settings_are_refused(
 
 
 def test_settings_that_decide_nothing_do_not_matter(models: Callable[[str], Path], receipt: Receipt) -> None:
-    assert_equal(engines.load(models("Q8_0"), mmap=False), receipt)
+    assert_equal(engines.load(models("Q8_0"), mmap="on"), receipt)
 
 
 @pytest.fixture

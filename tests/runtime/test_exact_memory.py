@@ -116,7 +116,7 @@ def test_it_is_what_the_system_says_that_the_engine_holds(tmp_path: Path, name: 
     path = starter.starter_path() if name == "starter" else GEMMA
     if not path.exists():
         pytest.skip("the model is not on this computer")
-    load = LoadParams(**{"context_length": 4096, "threads": 1, "mmap": False, **params})
+    load = LoadParams(**{"context_length": 4096, "threads": 1, "mmap": "off", **params})
     with EngineProcess() as engine:
         tiny = tiny_gguf.write_tiny(tmp_path / "tiny.gguf")
         engine.load(tiny, LoadParams(context_length=256, threads=1))

@@ -83,7 +83,17 @@ def test_a_decimal_comma_is_understood_and_a_thousands_comma_is_not_guessed() ->
 
 @pytest.mark.parametrize(("text", "value"), [("yes", True), ("ON", True), ("0", False), ("false", False)])
 def test_yes_and_no_are_understood_in_their_usual_spellings(text: str, value: bool) -> None:
-    assert field_of(LoadParams, "mmap").parse(text) is value
+    assert field_of(LoadParams, "mlock").parse(text) is value
+
+
+@pytest.mark.parametrize(("text", "value"), [("yes", "on"), ("False", "off"), ("Auto", "auto"), ("on", "on")])
+def test_yes_and_no_also_set_a_switch_that_can_be_automatic(text: str, value: str) -> None:
+    assert field_of(LoadParams, "mmap").parse(text) == value
+
+
+@pytest.mark.parametrize(("saved", "value"), [(True, "on"), (False, "off"), ("auto", "auto")])
+def test_what_was_saved_as_yes_or_no_before_it_could_be_automatic_is_understood(saved: object, value: str) -> None:
+    assert read_layer(LoadParams, {"mmap": saved}, where="load") == ({"mmap": value}, [])
 
 
 def test_choices_are_case_insensitive() -> None:

@@ -49,7 +49,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_one_value_for_each_setting_is_the_plain_form(run: Run, tiny: Path, asked: list[Any]) -> None:
     result = run("bench", str(tiny), "--threads", "3", "--no-mmap", "--json")
-    assert asked == [LoadParams(threads=3, mmap=False)]
+    assert asked == [LoadParams(threads=3, mmap="off")]
     assert set(json.loads(result.out)) == {
         "prompt_tokens_per_second", "generation_tokens_per_second", "prompt_tokens", "generated_tokens", "repetitions",
         "drafted_tokens", "accepted_tokens", "model",
@@ -69,8 +69,25 @@ def test_every_combination_is_compared_with_the_first(run: Run, tiny: Path, aske
 
 
 def test_on_off_flags_are_compared_when_given_both_ways(run: Run, tiny: Path, asked: list[Any]) -> None:
-    assert run("bench", str(tiny), "--mmap", "--no-mmap").code == 0
-    assert [each.mmap for each in asked] == [True, False]
+    assert run("bench", str(tiny), "--mlock", "--no-mlock").code == 0
+    assert [each.mlock for each in asked] == [True, False]
+
+
+def test_a_switch_of_more_than_two_positions_is_compared_by_its_words(run: Run, tiny: Path, asked: list[Any]) -> None:
+    assert run("bench", str(tiny), "--mmap", "on,off").code == 0
+    assert [each.mmap for each in asked] == ["on", "off"]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["--mmap"], "on"), (["--no-mmap"], "off"), (["--mmap", "auto"], "auto"), (["--mmap=off"], "off"),
+     (["--mmap", "--threads", "2"], "on")],
+)  # fmt: skip
+def test_a_switch_may_be_typed_without_its_value(
+    run: Run, tiny: Path, asked: list[Any], words: list[str], meant: str
+) -> None:
+    assert run("bench", str(tiny), *words).code == 0
+    assert [each.mmap for each in asked] == [meant]
 
 
 def test_an_empty_entry_of_a_list_stands_for_nothing(

@@ -38,7 +38,7 @@ def test_a_file_that_lies_too_narrow_to_be_mapped_is_read_with_a_note(tmp_path: 
     plain = tiny_gguf.write_tiny(tmp_path / "plain.gguf")
     narrow = tiny_gguf.write_tiny(tmp_path / "narrow.gguf", name="Tiny 8 bytes", metadata={"general.alignment": 8})
     assert read_header(narrow).data_offset % 32
-    first, second = engines.load(plain), engines.load(narrow)
+    first, second = engines.load(plain, mmap="on"), engines.load(narrow, mmap="on")
     assert collect(second, raw("Hello")).text == collect(first, raw("Hello")).text
     assert "multiples of 8 bytes" in " ".join(second.info.notes)
     assert not first.info.notes

@@ -17,9 +17,11 @@ import engines
 import tiny_gguf
 from engines import chat, collect, raw
 from raw_logits import logits
-from runtime import devices
+from runtime import devices, gguf_header, memory
 from runtime.draft_pace import DraftPace
 from runtime.drafts import Guess
+from runtime.llama import mapping
+from runtime.params import LoadParams
 
 IDS = list(range(40, 90))
 MIB = 1 << 20
@@ -90,16 +92,38 @@ def test_a_full_cache_makes_edits_far_back_quick(tmp_path: Path) -> None:
 
 @linux
 @pytest.mark.shows("mmap")
-@pytest.mark.parametrize("mapped", [True, False])
-def test_a_mapped_file_is_part_of_the_process(tiny: Path, mapped: bool) -> None:
+@pytest.mark.parametrize("mapped", ["on", "off"])
+def test_a_mapped_file_is_part_of_the_process(tiny: Path, mapped: str) -> None:
     engines.load(tiny, mmap=mapped)
-    assert (str(tiny) in Path("/proc/self/maps").read_text()) is mapped
+    assert is_mapped(tiny) is (mapped == "on")
+
+
+@linux
+@pytest.mark.shows("mmap")
+@pytest.mark.parametrize(("models_in_memory", "mapped"), [(1.9, True), (2.1, False)])
+def test_a_file_is_read_by_itself_only_where_it_takes_no_more_than_half_of_the_free_memory(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, models_in_memory: float, mapped: bool
+) -> None:
+    total = memory.estimate(gguf_header.read_header(tiny), LoadParams(context_length=256)).total
+    monkeypatch.setattr(memory, "free_memory", lambda: int(models_in_memory * total))
+    engines.load(tiny, context_length=256)
+    assert is_mapped(tiny) is mapped
+
+
+def test_on_a_mac_the_file_is_mapped_by_itself(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    params, notes = mapping.resolved(LoadParams(), gguf_header.read_header(tiny), 256)
+    assert (params.mmap, notes) == ("on", [])
+
+
+def is_mapped(path: Path) -> bool:
+    return str(path) in Path("/proc/self/maps").read_text()
 
 
 @linux
 @pytest.mark.shows("mlock")
-@pytest.mark.parametrize("mapped", [True, False])
-def test_a_model_that_is_kept_in_memory_is_locked_there(tiny: Path, mapped: bool) -> None:
+@pytest.mark.parametrize("mapped", ["on", "off"])
+def test_a_model_that_is_kept_in_memory_is_locked_there(tiny: Path, mapped: str) -> None:
     import resource
 
     size, before = tiny.stat().st_size, locked()
