@@ -23,6 +23,7 @@ from convert.writing import ConversionStopped
 from runtime import interrupts, places, text
 from runtime.engine import StopFlag
 from runtime.errors import ErrorInfo, UserError
+from runtime.large_pages import with_large_pages
 from runtime.network import close_network
 from runtime.text import _, set_language
 
@@ -87,6 +88,7 @@ def run_phase(request: VerifyRequest | MeasureRequest, stop: StopFlag) -> Iterat
         process = subprocess.Popen(
             _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             cwd=None if getattr(sys, "frozen", False) else Path(__file__).resolve().parent.parent,
+            env=with_large_pages(),
         )  # fmt: skip
     lines: Queue[bytes | None] = Queue()
     log: list[bytes] = []

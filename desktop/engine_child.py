@@ -18,6 +18,7 @@ from PySide6.QtCore import QObject, QProcess, QTimer, Signal, Slot
 from desktop.engine_crash import ChildEnd
 from desktop.engine_log import EngineLog
 from runtime import protocol
+from runtime.large_pages import with_large_pages
 
 _log = logging.getLogger(__name__)
 _RING_LINES, _LONGEST_MESSAGE = 200, 2000
@@ -78,6 +79,7 @@ class EngineChild(QObject):
         self.greeted = False
         self.leaving = False
         self._process = QProcess(self)
+        self._process.setEnvironment([f"{name}={value}" for name, value in with_large_pages().items()])
         self._process.readyReadStandardOutput.connect(self._read)
         self._process.readyReadStandardError.connect(self._read_messages)
         self._process.finished.connect(self._finished)

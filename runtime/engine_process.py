@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Any, Self
 
 from runtime import interrupts, protocol, text
 from runtime.errors import UserError
+from runtime.large_pages import with_large_pages
 from runtime.params import LoadParams
 from runtime.places import spelled_path
 from runtime.protocol import EngineInfo, GenerationRequest
@@ -53,7 +55,7 @@ class EngineProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd=None if getattr(sys, "frozen", False) else Path(__file__).resolve().parent.parent,
-                env=dict(environment) if environment is not None else None,
+                env=with_large_pages(os.environ if environment is None else environment),
             )
         self._next_id = 0
 

@@ -1,8 +1,8 @@
 """Whether a model's file is mapped into memory or read into it. Loads nothing.
 
 Mapped, llama.cpp works on the system's own copy of the file: quick to load, shared, given back when memory is short.
-Read, it works on memory of its own, which lies in larger pieces: one token reads every weight, and pays for each page
-that the processor has to look up. `quern bench MODEL --mmap on,off` compares the two.
+Read, it works on memory of its own, in large pages (`runtime.large_pages`), and nothing that happens to the file harms
+it. `quern bench MODEL --mmap on,off` compares the two.
 """
 
 from __future__ import annotations
