@@ -66,8 +66,8 @@ class EngineIllegalInstruction(EngineEnded):
 
     code = "engine_illegal_instruction"
     cause = N_("It used an instruction that this processor does not have.")
-    advice = N_("Choose other “Processor code” for loading; “quern doctor” lists it. Where Quern was built from its "
-                "source, run the set-up again.")  # fmt: skip
+    advice = N_("Try again: from now on other “Processor code” is taken, where there is some; “quern doctor” lists it. "
+                "Where Quern was built from its source, run the set-up again.")  # fmt: skip
 
 
 class EngineOutOfMemory(EngineEnded):

@@ -18,18 +18,22 @@ import msgspec
 from runtime import cpu_features, devices
 from runtime.errors import UserError
 from runtime.llama import drivers, trials
+from runtime.llama.deaths import Deaths
 from runtime.llama.variants import Denied, Score, Unusable, Variant, is_variant, own_score, ranked, variant_name
 from runtime.llama.verdicts import Verdict, Verdicts
 from runtime.text import N_, _
 
 AUTO = "auto"
+_IN_USE = "SIGILL in use"  # after a trial that it had survived
 _RISKY = frozenset({"sapphirerapids"})  # its tiles are reported by processors that trap on them
 _TOLD = (Unusable.DAMAGED, Unusable.SYSTEM)  # that a processor is older than some variants is no news
 _log = logging.getLogger(__name__)
 _SYSTEM, _DAMAGED = N_("the operating system withholds {detail}"), N_("it cannot be loaded: {detail}")
 _LACKS, _LACKS_SOME = N_("this processor lacks {detail}"), N_("this processor lacks an instruction set it needs")
 _REASONS = {
-    "SIGILL": N_("it ended with an illegal instruction"), "timeout": N_("it did not answer in time ({detail})"),
+    "SIGILL": N_("it ended with an illegal instruction"),
+    _IN_USE: N_("it ended with an illegal instruction while it was in use"),
+    "timeout": N_("it did not answer in time ({detail})"),
     "wrong": N_("it computed wrong numbers ({detail})"), "refused": N_("it failed: {detail}"),
     "no device": N_("it found no graphics card"), "missing": N_("its file is gone"),
     "untried": N_("it could not be tried"),
@@ -123,18 +127,22 @@ class Backends:
         register: Callable[[Path], bool],
         *,
         verdicts: Verdicts,
+        deaths: Deaths,
         tried: Callable[[str], Verdict] = trials.tried,
         score: Score = own_score,
         denied: Denied = cpu_features.denied,
         driver: Callable[[str], str] = drivers.identity,
     ) -> None:
-        """`files` are all there are, and `register` loads one; false where it cannot be loaded."""
+        """`files` are all there are, and `register` loads one; false where it cannot be loaded.
+
+        What ended a process after its trial is asked of `deaths`, and is not tried again.
+        """
         self.variant = ""  # the one in use
         self.others: list[str] = []
         self.left_out: list[LeftOut] = []
         self.cards: list[str] = []  # kinds in use, such as vulkan
         self._files, self._register = files, register
-        self._verdicts, self._tried, self._driver = verdicts, tried, driver
+        self._verdicts, self._deaths, self._tried, self._driver = verdicts, deaths, tried, driver
         self._score, self._denied = score, denied
         self._again = self._has_cards = False
 
@@ -148,11 +156,18 @@ class Backends:
         if first:
             self._again = again
             self.use_processor(wanted)
+            self._watch()
         if not self._has_cards and (first if cards is None else cards):
             self._has_cards = True
             for file in self._files:
                 if not is_variant(file):
                     self._use_card(file)
+
+    def _watch(self) -> None:
+        """Has an end by the processor code noticed, as long as there is other code to give way to."""
+        used = next((file for file in self._files if is_variant(file) and variant_name(file) == self.variant), None)
+        if used is not None and self.others:
+            self._deaths.watch(used)
 
     def use_processor(self, wanted: str = AUTO) -> None:
         """Registers processor code only. Raises what `use` raises."""
@@ -217,8 +232,10 @@ class Backends:
 
     def _verdict(self, file: Path, surroundings: str, *, again: bool = False) -> Verdict | None:
         """Returns how the trial of a file ended, holding it where that is not known; None where it cannot be held."""
+        if self._deaths.of(file):
+            self._verdicts.put(file, surroundings, Verdict(reason=_IN_USE))
         known = self._verdicts.get(file, surroundings)
-        if known is not None and (known.survived or not (again or self._again)):
+        if known is not None and (known.survived or known.reason == _IN_USE or not (again or self._again)):
             return known
         try:
             verdict = self._tried(file.name)

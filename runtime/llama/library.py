@@ -22,6 +22,7 @@ from typing import Any
 from runtime.errors import UserError
 from runtime.installation import repair_advice
 from runtime.llama.backends import AUTO, BackendReport, Backends, registering
+from runtime.llama.deaths import Deaths
 from runtime.llama.verdicts import Verdicts
 from runtime.params import LoadParams
 from runtime.places import places
@@ -192,12 +193,13 @@ def _own_backends() -> Backends | None:
     ggml = _ggml()
     if ggml.ggml_backend_reg_count() > 0:
         return None
-    return Backends(backend_files(), registering(ggml), verdicts=Verdicts(_verdicts_file()))
+    verdicts, deaths = Verdicts(_kept("backends.json")), Deaths(_kept("backends-in-use"))
+    return Backends(backend_files(), registering(ggml), verdicts=verdicts, deaths=deaths)
 
 
-def _verdicts_file() -> Path | None:
+def _kept(name: str) -> Path | None:
     try:
-        return places().cache / "backends.json"
+        return places().cache / name
     except UserError:  # no home: it is found out anew each time
         return None
 

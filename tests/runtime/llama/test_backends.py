@@ -9,12 +9,31 @@ from typing import Any
 import pytest
 
 from runtime.llama.backends import AUTO, Backends, NoVariantRuns, UnknownVariant, VariantRefused
+from runtime.llama.deaths import Deaths
 from runtime.llama.trials import NoVerdict
 from runtime.llama.verdicts import TriedDevice, Verdict, Verdicts
 
 SCORES = {"x64": 1, "haswell": 64, "zen4": 2000, "sapphirerapids": 4000}
 FINE, DIED = Verdict(), Verdict(reason="SIGILL")
 CARD = Verdict(devices=(TriedDevice("Vulkan0", "Some card", 1, 2),))
+
+
+class KeptDeaths(Deaths):
+    """Deaths that a test decides on."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.watched: list[str] = []
+        self.died: set[str] = set()
+
+    def watch(self, library: Path) -> None:
+        self.watched.append(short(library.name))
+
+    def of(self, library: Path) -> bool:
+        name = short(library.name)
+        died = name in self.died
+        self.died.discard(name)
+        return died
 
 
 class Machine:
@@ -27,6 +46,7 @@ class Machine:
         self.driver = "driver 1"
         self._verdicts = verdicts
         self._kept = tmp_path / "backends.json"
+        self.deaths = KeptDeaths()
         names = [f"cpu-{name}" for name in SCORES] + ["vulkan"]
         self.files = [tmp_path / f"libggml-{name}.so" for name in names]
         for file in self.files:
@@ -39,7 +59,7 @@ class Machine:
         self.tried.clear()
         self.registered.clear()
         options: dict[str, Any] = {
-            "verdicts": Verdicts(self._kept), "tried": self._try, "score": self._score,
+            "verdicts": Verdicts(self._kept), "deaths": self.deaths, "tried": self._try, "score": self._score,
             "denied": lambda _features: frozenset(), "driver": lambda _kind: self.driver,
         }  # fmt: skip
         backends = Backends(self.files, self._register, **(options | changes))
@@ -89,6 +109,26 @@ def test_a_variant_that_dies_gives_way_to_the_next_and_is_not_tried_again(machin
     assert again.others == ["x64"]
     assert "illegal instruction" in again.left_out[0].why
     assert "SIGSEGV" in again.left_out[1].why
+
+
+def test_a_variant_that_dies_in_use_gives_way_for_good(machine: Callable[..., Machine]) -> None:
+    here = machine()
+    assert here.start().variant == "sapphirerapids"
+    assert here.deaths.watched == ["sapphirerapids"]
+    here.deaths.died = {"sapphirerapids"}
+    for again in (False, True):
+        backends = here.start(again=again)
+        assert backends.variant == "zen4"
+        assert backends.left_out[0].why == "it ended with an illegal instruction while it was in use"
+        assert "sapphirerapids" not in here.tried  # a trial does not find it
+    with pytest.raises(VariantRefused, match="while it was in use"):
+        here.start("sapphirerapids")
+
+
+def test_the_last_variant_is_not_watched_for_nothing_could_take_its_place(machine: Callable[..., Machine]) -> None:
+    here = machine(sapphirerapids=DIED, zen4=DIED, haswell=DIED)
+    assert here.start().variant == "x64"
+    assert here.deaths.watched == []
 
 
 def test_the_doctor_gives_what_failed_another_chance(machine: Callable[..., Machine]) -> None:
