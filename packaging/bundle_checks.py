@@ -112,6 +112,16 @@ def twice(tree: Path) -> list[str]:
     return sorted({" = ".join(names) for names in sets})
 
 
+def traces(tree: Path, places: Iterable[Path]) -> list[str]:
+    """Returns a line for each file in which one of these folders of this machine is named."""
+    named = [(place, os.fsencode(place)) for place in places]
+    lines = []
+    for path in files_below(tree):
+        content, name = path.read_bytes(), path.relative_to(tree).as_posix()
+        lines += [f"{name} names {place}" for place, written in named if written in content]
+    return lines
+
+
 def file_hash(path: Path) -> str:
     """Returns the SHA-256 of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:

@@ -11,14 +11,14 @@ import hashlib
 import platform
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import freezing
 import llama_package_source
 import packing
 from build_environment import BuildEnvironment
-from bundle_checks import lost_neighbours, native_files, newest, too_new, twice
+from bundle_checks import lost_neighbours, native_files, newest, too_new, traces, twice
 from console import Console, SetUpError
 from set_up_steps import read_pins
 from size_table import table
@@ -71,7 +71,7 @@ def _package(options: argparse.Namespace, console: Console) -> None:
     tree = options.work / "quern"
     if not options.packages_only:
         _freeze(options, build, environment, console)
-        check(tree, console)
+        check(tree, console, places={ROOT, options.work})
     if options.tree_only:
         return
     packer = packing.Packer(work=options.work, root=ROOT, environment=environment, build=build, console=console,
@@ -96,11 +96,16 @@ def _freeze(
     freezing.freeze(options.work, data=data, llama=llama.folder, environment=environment, build=build, console=console)
 
 
-def check(tree: Path, console: Console) -> None:
-    """Raises SetUpError where native code is in `tree` twice or too new; says what it holds and needs."""
+def check(tree: Path, console: Console, places: Iterable[Path]) -> None:
+    """Raises SetUpError where `tree` cannot be handed out; says what it holds and needs.
+
+    It cannot where native code is in it twice, is too new, or lacks what it needs, nor where one of the `places` of
+    this machine is named in a file.
+    """
     files = list(native_files(tree))
     lost = (f"{name} does not look in {search}" for name, search in lost_neighbours(tree))
-    if problems := [*too_new(files), *(f"twice: {line}" for line in twice(tree)), *lost]:
+    again = (f"twice: {line}" for line in twice(tree))
+    if problems := [*too_new(files), *again, *lost, *traces(tree, places)]:
         raise SetUpError("\n".join(["The bundle cannot be handed out:", *problems]))
     console.say(table(tree))
     needs = ", ".join(f"{family} {version}" for family, version in newest(files).items())

@@ -5,18 +5,15 @@ Run by `make package-test`, as root. The bare machine is made once for each edit
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from bare_machine import PERSON, BareMachine, reached_out, require_tools, watched
-from installed import QUESTION, deb_pattern, first_paint, package
+from installed import QUESTION, close, deb_pattern, first_paint, package, screen, windows_on
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(1800)]
 
@@ -66,32 +63,14 @@ def test_a_model_is_converted_and_compared_and_nobody_is_called(machine: BareMac
     assert reached_out(log.read_text()) == []
 
 
-@pytest.mark.skipif(shutil.which("Xvfb") is None, reason="Xvfb is a screen without one")
 def test_the_window_opens_on_a_screen_and_nobody_is_called(machine: BareMachine, tmp_path: Path) -> None:
     log = tmp_path / "strace.log"
-    read, write = os.pipe()
-    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x800x24", "-nolisten", "tcp"]
-    with subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL) as screen:
-        try:
-            os.close(write)
-            display = f":{os.read(read, 20).decode().strip()}"
-            quern = watched(machine.quern(DISPLAY=display, QT_QPA_PLATFORM="xcb"), log)
-            process = first_paint(quern)
-            titles = subprocess.run(["xdotool", "search", "--name", "Quern"], env={**os.environ, "DISPLAY": display},
-                                    capture_output=True, text=True, check=False).stdout  # fmt: skip
-            _window_below(process.pid).send_signal(signal.SIGTERM)
-            process.communicate(timeout=120)
-        finally:
-            screen.terminate()
-            os.close(read)
-    assert titles.strip()
+    with screen() as display:
+        process = first_paint(watched(machine.quern(DISPLAY=display, QT_QPA_PLATFORM="xcb"), log))
+        shown = windows_on(display)
+        close(process)
+    assert shown
     assert reached_out(log.read_text()) == []
-
-
-def _window_below(pid: int) -> psutil.Process:
-    """Returns the window's own process, behind strace and the way into the machine."""
-    family = psutil.Process(pid).children(recursive=True)
-    return next(child for child in family if child.name() == "quern" and len(child.cmdline()) == 1)
 
 
 def test_removing_it_leaves_what_the_person_made(machine: BareMachine, edition: str) -> None:

@@ -15,6 +15,7 @@ from bundle_checks import (
     native_files,
     newest,
     too_new,
+    traces,
     twice,
     version_of,
 )  # fmt: skip
@@ -78,6 +79,14 @@ def test_two_trees_differ_in_contents_modes_links_and_names(tmp_path: Path) -> N
     (other / "link").symlink_to("mode")
     (other / "more").touch()
     assert differences(one, other) == ["differs: content", "differs: link", "differs: mode", f"only in {other}: more"]
+
+
+def test_files_that_name_a_folder_of_the_building_machine_are_found(tmp_path: Path) -> None:
+    tree, place = tmp_path / "tree", Path("/home/zoë/quern")
+    (tree / "a").mkdir(parents=True)
+    (tree / "a" / "clean.so").write_bytes(b"\0src/ggml.c\0")
+    (tree / "a" / "traced.so").write_bytes(f"\0{place}/src/ggml.c\0".encode())
+    assert traces(tree, [place, tmp_path]) == [f"a/traced.so names {place}"]
 
 
 def test_the_script_fails_where_something_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

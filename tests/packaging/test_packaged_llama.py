@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,18 @@ def test_processor_code_that_traps_is_refused_by_name_and_left_out_by_itself(tre
             done = in_process(tree, *words)
             assert done.returncode == 2
             assert "does not run here" in done.stderr
+
+
+def test_a_variant_that_dies_in_use_gives_way_and_is_named_by_the_doctor(tree: Path) -> None:
+    first = report(tree)
+    dies = "from runtime.llama import library; library.load_library(); import os; os.kill(os.getpid(), 4)"
+    assert in_process(tree, "-c", dies).returncode == -signal.SIGILL
+    after = report(tree)
+    assert after["variant"] == first["others"][0]  # type: ignore[index]
+    told = json.loads(in_process(tree, "-m", "desktop", "doctor", "--probe", "llama").stdout)
+    reason = "it ended with an illegal instruction while it was in use"
+    assert f"Left out: {first['variant']}, {reason}" in told["lines"]
+    assert report(tree) == after
 
 
 def starter() -> Path:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,11 @@ def package(pattern: str) -> Path:
     if not found:
         pytest.skip(f"{folder} holds no {pattern}; `make package` makes it")
     return found[-1]
+
+
+def appimage_pattern(edition: str) -> str:
+    """Returns the name of an edition's AppImage, as a pattern."""
+    return "quern-light-*.AppImage" if edition == "light" else "quern-[0-9]*.AppImage"
 
 
 def portable_pattern(edition: str) -> str:
@@ -113,9 +120,50 @@ def first_paint(quern: Installed, seconds: float = 120) -> subprocess.Popen[byte
     while time.monotonic() < until:
         if process.poll() is not None:
             pytest.fail(f"the window ended with {process.returncode}: {process.stdout.read().decode()}")  # type: ignore[union-attr]
-        children = psutil.Process(process.pid).children(recursive=True)
-        if any("engine" in child.cmdline()[1:2] for child in children if child.is_running()):
+        if _engines(process):
             return process
         time.sleep(0.2)
     process.kill()
     pytest.fail("no engine was started: the window did not come so far")
+
+
+@contextmanager
+def screen() -> Iterator[str]:
+    """Yields the name of an X display that nobody sees. Skips the test where none can be had."""
+    if shutil.which("Xvfb") is None or shutil.which("xdotool") is None:
+        pytest.skip("Xvfb is a screen without one, and xdotool looks at it")
+    read, write = os.pipe()
+    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "1280x800x24", "-nolisten", "tcp"]
+    with subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL) as server:
+        try:
+            os.close(write)
+            yield f":{os.read(read, 20).decode().strip()}"
+        finally:
+            server.terminate()
+            os.close(read)
+
+
+def windows_on(display: str) -> list[str]:
+    """Returns the ids of the windows on a display that Quern's name is on."""
+    environ = {**os.environ, "DISPLAY": display}
+    command = ["xdotool", "search", "--onlyvisible", "--name", "Quern"]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False).stdout.split()
+
+
+def close(process: subprocess.Popen[bytes]) -> None:
+    """Ends the window that `first_paint` returned, whatever it was started through, and waits."""
+    window = psutil.Process(_engines(process)[0].ppid())
+    window.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+
+
+def _engines(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in children if "engine" in _words(child)[1:2]]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
