@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import vulkan_sdk
@@ -36,14 +36,16 @@ def package_build(version: str, environ: Mapping[str, str] = os.environ) -> Llam
     return LlamaBuild(version, tuple(package_flags(platform.system(), environ)))
 
 
-def package_tree(version: str, *, source: Path, build_folder: Path, python: Path, console: Console) -> Path:
+def package_tree(
+    version: str, *, source: Path, build_folder: Path, tools: Callable[[], Path], console: Console
+) -> Path:
     """Returns a folder that holds the package `llama_cpp` and nothing else; builds it where it is not there yet.
 
-    `source` is llama-cpp-python's unpacked source, `python` the interpreter of an environment with its build tools.
-    Raises SetUpError.
+    `source` is llama-cpp-python's unpacked source; `tools` returns the interpreter of an environment with its build
+    tools, which is made only where something is to be built. Raises SetUpError.
     """
     build, wheels = package_build(version), wheels_folder(build_folder)
-    wheel = finished_wheel(wheels, build) or _built(build, source, wheels, build_folder, python, console)
+    wheel = finished_wheel(wheels, build) or _built(build, source, wheels, build_folder, tools(), console)
     tree = wheel.parent / "tree"
     if not tree.is_dir():
         part = tree.with_name(f"tree.part-{os.getpid()}")

@@ -27,7 +27,7 @@ def provide(given: Path | None, version: str, *, work: Path, root: Path, console
     licences = (source / "LICENSE.md", source / "vendor" / "llama.cpp" / "LICENSE")
     if given is None:
         folder = llama_package.package_tree(
-            version, source=source, build_folder=root / "build", python=set_up.build_tools(), console=console
+            version, source=source, build_folder=root / "build", tools=set_up.build_tools, console=console
         )
     elif given.is_dir():
         folder = given

@@ -89,7 +89,8 @@ class Screen:
     def __init__(self, folder: Path) -> None:
         self._read, write = os.pipe()
         self._server = subprocess.Popen(
-            ["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1000x24", "-fbdir", str(folder), "-nocursor"],
+            ["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1000x24", "-fbdir", str(folder), "-nocursor",
+             "-noreset"],
             pass_fds=[write], stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(write)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -122,12 +123,20 @@ def test_the_tree_is_made_once_from_a_finished_wheel(tmp_path: Path, monkeypatch
         for name in wheel_names():
             archive.writestr(name, name)
     console = Console(tmp_path / "log", io.StringIO())
-    asked = {"source": tmp_path, "build_folder": tmp_path, "python": tmp_path, "console": console}
+    needless = SetUpError("nothing is to be built")
+    asked = {"source": tmp_path, "build_folder": tmp_path, "tools": raising(needless), "console": console}
     tree = package_tree("1", **asked)
     assert (tree / "llama_cpp" / "lib" / "libggml-cpu-zen4.so").read_text() == "bin/libggml-cpu-zen4.so"
     (tree / "mark").touch()
     assert package_tree("1", **asked) == tree
     assert (tree / "mark").exists()
+
+
+def raising(error: Exception) -> Callable[[], Path]:
+    def tools() -> Path:
+        raise error
+
+    return tools
 
 
 def test_a_damaged_wheel_leaves_no_half_tree(tmp_path: Path) -> None:
