@@ -45,6 +45,10 @@ _KEPT = (
     "added_tokens.json", "tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt",
     "chat_template.jinja", "chat_template.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
 )  # fmt: skip
+WRITTEN = (  # patterns of all names that a folder written here may hold
+    "config.json", *_KEPT, INDEX, "model.safetensors", "model-?????-of-?????.safetensors",
+    "additional_chat_templates/*.jinja",
+)  # fmt: skip
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 

@@ -14,7 +14,7 @@ from convert import card as cards
 from convert import splitting
 from convert.adapter import is_adapter, plan_adapter
 from convert.card import Card
-from convert.export_hf import FolderPlan, plan_folder, write_folder
+from convert.export_hf import WRITTEN, FolderPlan, plan_folder, write_folder
 from convert.importance import Importance, read_importance
 from convert.measuring import Measured, MeasureProgress, MeasureRequest
 from convert.merging import open_source
@@ -26,6 +26,7 @@ from convert.preflight import Planned, described, described_folder, described_te
 from convert.recipes import UnknownRecipe, recipe_named
 from convert.reference import reference_file, threads_of
 from convert.safe_file import SafeFiles, require_room, require_target
+from convert.safe_folder import require_folder
 from convert.values import CheckProgress, ValuesChecked, check_values
 from convert.verification import Verified, VerifyProgress, VerifyRequest
 from convert.writing import ConversionStopped, WriteProgress, write
@@ -116,7 +117,9 @@ def previews(options: ConvertOptions, recipes: Sequence[str], stop: StopFlag) ->
 def _to_folder(checkpoint: Checkpoint, options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
     """Does the same for a Hugging Face folder, for which there is nothing to measure."""
     started = time.perf_counter()
-    require_target(options.target, sources=sources_of(options, checkpoint), replace=options.agreed or options.dry_run)
+    require_folder(
+        options.target, sources=sources_of(options, checkpoint), replace=options.agreed or options.dry_run, own=WRITTEN
+    )
     plan = plan_folder(checkpoint, options)
     yield described_folder(plan, options, checkpoint)
     yield from _looked_at(plan, options, stop)

@@ -20,6 +20,7 @@ from runtime.places import shown_path
 from runtime.text import _
 
 _PART = re.compile(r"\.quern-[0-9a-f]{16}\.(?P<pid>\d+)\.part")
+_IN_USE = (5, 32, 1224)  # Windows' ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_USER_MAPPED_FILE
 _ON_ITS_WAY = 32 << 20  # bytes
 _RESERVE = 16 << 20  # bytes left free for everybody else
 
@@ -50,6 +51,17 @@ class TargetExists(UserError):
         )
 
 
+class FolderInTheWay(UserError):
+    """A folder has the name of the file to write; folders are not replaced by files."""
+
+    code = "folder_in_the_way"
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(
+            _("A folder has the result's name."), shown_path(target), _("Choose another name for the result."),
+        )  # fmt: skip
+
+
 class NoRoom(UserError):
     """The disk cannot hold the result."""
 
@@ -77,11 +89,28 @@ class NotWritten(UserError):
         )
 
 
-def require_target(target: Path, *, sources: Iterable[Path], replace: bool) -> None:
-    """Raises `TargetIsSource` and, unless it may be replaced, `TargetExists`; `NotWritten` without a folder for it."""
+class TargetInUse(UserError):
+    """The system does not let the file go that is to be replaced: another program has it open."""
+
+    code = "target_in_use"
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(
+            _("“{path}” is in use and was not replaced.").format(path=shown_path(target)),
+            _("A program holds it open, perhaps Quern itself with the model in it loaded."),
+            _("Unload the model or close the program, or choose another name for the result."),
+        )
+
+
+def require_target(target: Path, *, sources: Iterable[Path], replace: bool, folder: bool = False) -> None:
+    """Raises `TargetIsSource`, where a folder has the name of a file `FolderInTheWay`, and unless it may be replaced,
+    `TargetExists`; `NotWritten` without a folder for it.
+    """
     for source in sources:
-        if _same(target, source):
+        if _same(target, source) or _inside(target, source):
             raise TargetIsSource(target)
+    if target.is_dir() and not folder:
+        raise FolderInTheWay(target)
     if (target.exists() or target.is_symlink()) and not replace:
         raise TargetExists(target)
     if not target.parent.is_dir():
@@ -195,13 +224,32 @@ class SafeFiles:
             self._discard()
 
     def _publish(self) -> None:
-        for target, opened in zip(self._targets, self._files, strict=True):
+        for opened in self._files:
             opened.close()
-            try:
-                os.replace(self._folder / target.name, target)
-            except OSError as error:
-                raise NotWritten(target, error) from error
+        if len(self._targets) > 1 or not _replaced(self._folder / self._targets[0].name, self._targets[0]):
+            self._publish_around()
         _flush_folder(self._folder.parent)
+
+    def _publish_around(self) -> None:
+        """Puts what was there aside and the files in its place; what was there comes back where one cannot be.
+
+        The first goes first and comes last: without it a set is plainly not whole, so that a crash in between never
+        leaves one of old and new parts that opens. On Windows, files that a program only maps let themselves be
+        put aside, but not overwritten.
+        """
+        aside = self._folder / "replaced"
+        undo: list[tuple[Path, Path]] = []  # what lies where, and where it was
+        try:
+            aside.mkdir()
+            for target in filter(os.path.lexists, self._targets):
+                _move(target, aside / target.name, undo)
+            for target in reversed(self._targets):
+                _move(self._folder / target.name, target, undo)
+        except OSError as error:
+            for now, before in reversed(undo):
+                with suppress(OSError):
+                    os.replace(now, before)
+            raise refusal(target, error) from error
 
     def _discard(self) -> None:
         for opened in self._files:
@@ -225,6 +273,32 @@ def remove_remains(folder: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
 
 
+def _replaced(part: Path, target: Path) -> bool:
+    """Gives a file its name in one step; False where what has the name is in use. Raises `NotWritten`."""
+    try:
+        os.replace(part, target)
+    except OSError as error:
+        if _in_use(target, error):
+            return False
+        raise NotWritten(target, error) from error
+    return True
+
+
+def _move(now: Path, after: Path, undo: list[tuple[Path, Path]]) -> None:
+    os.replace(now, after)
+    undo.append((after, now))
+
+
+def refusal(target: Path, error: OSError) -> UserError:
+    """Returns what to say where a target could not be replaced."""
+    return TargetInUse(target) if _in_use(target, error) else NotWritten(target, error)
+
+
+def _in_use(target: Path, error: OSError) -> bool:
+    """Whether the system refused to replace what somebody has open, as only Windows does."""
+    return getattr(error, "winerror", 0) in _IN_USE and os.access(target, os.W_OK)
+
+
 def _sent_to_disk(opened: BinaryIO, start: int) -> int:
     """Has the system begin to write what is new in a file, without waiting; returns where that ends.
 
@@ -238,6 +312,11 @@ def _sent_to_disk(opened: BinaryIO, start: int) -> int:
 
 def _same(target: Path, source: Path) -> bool:
     return target.exists() and source.exists() and target.samefile(source)
+
+
+def _inside(target: Path, source: Path) -> bool:
+    """Whether the target is a folder that the source lies in."""
+    return target.is_dir() and target.resolve() in source.resolve().parents
 
 
 def _flush_folder(folder: Path) -> None:

@@ -3,11 +3,50 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from convert.safe_file import HiddenFolder, NotWritten
+from convert.safe_file import HiddenFolder, NotWritten, refusal, require_target
+from runtime.errors import UserError
+from runtime.places import shown_path
+from runtime.text import _
+
+
+class HoldsOtherThings(UserError):
+    """The folder to replace holds what a conversion does not write, and would take with it."""
+
+    code = "holds_other_things"
+
+    def __init__(self, target: Path, name: Path) -> None:
+        super().__init__(
+            _("“{path}” holds other things and is not replaced.").format(path=shown_path(target)),
+            _("“{name}” is not part of what would be written.").format(name=shown_path(name)),
+            _("Choose another name for the result, or take the folder away yourself."),
+        )
+
+
+def require_folder(target: Path, *, sources: Iterable[Path], replace: bool, own: Collection[str]) -> None:
+    """Does what `require_target` does for a folder; what it replaces may only hold files whose names match `own`.
+
+    Raises `HoldsOtherThings` besides.
+    """
+    require_target(target, sources=sources, replace=True, folder=True)
+    foreign = next(_foreign(target, own), None)
+    if foreign is not None:
+        raise HoldsOtherThings(target, foreign)
+    require_target(target, sources=(), replace=replace, folder=True)
+
+
+def _foreign(target: Path, own: Collection[str]) -> Iterator[Path]:
+    """Yields the files in a folder, as they are called from there, that match none of the patterns."""
+    for place, _folders, names in os.walk(target) if not target.is_symlink() else ():
+        for name in names:
+            path = Path(place, name).relative_to(target)
+            if not any(fnmatchcase(path.as_posix(), pattern) for pattern in own):
+                yield path
 
 
 class SafeFolder:
@@ -49,8 +88,8 @@ class SafeFolder:
         try:
             if kind is None:
                 self._publish()
-        except OSError as refusal:
-            raise NotWritten(self._target, refusal) from refusal
+        except OSError as failure:
+            raise refusal(self._target, failure) from failure
         finally:
             if self._open is not None:
                 self._open.close()

@@ -17,6 +17,7 @@ from convert.options import ConvertOptions
 from convert.pipeline import Converted, convert
 from convert.preflight import Planned
 from convert.safe_file import TargetExists, TargetIsSource
+from convert.safe_folder import HoldsOtherThings
 from convert.tokenizer_back import NoTokenizerBack, read_vocabulary, tokenizer_from
 from convert.vocabulary import TokenKind, vocabularies_of
 from convert.vocabulary_proof import proven, proven_back
@@ -124,9 +125,30 @@ def test_what_a_folder_cannot_be_is_refused(source: Path, tmp_path: Path) -> Non
         run(tmp_path / "folder", tmp_path / "folder", agreed=True)
     with pytest.raises(TargetExists):
         run(source, tmp_path / "folder")
-    (tmp_path / "folder" / "mine.txt").write_text("")
-    run(source, tmp_path / "folder", agreed=True)
-    assert not (tmp_path / "folder" / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "runs/monday/log.csv", "model-q4_0.gguf"])
+def test_a_folder_with_other_things_in_it_is_never_replaced(name: str, source: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    run(source, folder, split_max_size=200_000)
+    run(source, folder, agreed=True)
+    assert (folder / "model.safetensors").exists()
+    assert not (folder / "model.safetensors.index.json").exists()
+
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("x")
+    for dry_run in (True, False):
+        with pytest.raises(HoldsOtherThings, match=name):
+            run(source, folder, agreed=True, dry_run=dry_run)
+    assert (folder / name).read_text() == "x"
+
+
+def test_a_folder_that_holds_the_source_is_never_replaced(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    for target in (tmp_path, tmp_path / "link"):
+        with pytest.raises(TargetIsSource):
+            run(source, target, agreed=True)
+    assert source.exists()
 
 
 def test_a_conversion_that_is_stopped_leaves_nothing(source: Path, tmp_path: Path) -> None:

@@ -7,12 +7,22 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from convert import safe_file
-from convert.safe_file import NoRoom, NotWritten, SafeFiles, TargetExists, TargetIsSource, require_target
+from convert.safe_file import (
+    FolderInTheWay,
+    NoRoom,
+    NotWritten,
+    SafeFiles,
+    TargetExists,
+    TargetInUse,
+    TargetIsSource,
+    require_target,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 _WRITER = """
@@ -28,6 +38,12 @@ with SafeFiles([Path(sys.argv[1])]) as files:
 
 def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
+
+
+def write_set(targets: list[Path]) -> None:
+    with SafeFiles(targets) as files:
+        for number in range(len(targets)):
+            files.write(b"after", file=number)
 
 
 def write_and_be_interrupted(target: Path) -> None:
@@ -140,3 +156,84 @@ def test_the_longest_names_can_be_written(tmp_path: Path) -> None:
     with SafeFiles([target]) as files:
         files.write(b"x")
     assert target.read_bytes() == b"x"
+
+
+def test_a_folder_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").mkdir()
+    with pytest.raises(FolderInTheWay):
+        require_target(tmp_path / "model.gguf", sources=[], replace=True)
+
+
+def in_use(winerror: int, refuses: Callable[[Path, Path], bool]) -> Callable[[object, object], None]:
+    """Returns an `os.replace` that refuses as Windows does where a program has a file open."""
+    replace = os.replace
+
+    def replaced(source: object, target: object) -> None:
+        if refuses(Path(str(source)), Path(str(target))):
+            error = PermissionError(errno.EACCES, "Access is denied")
+            error.winerror = winerror  # type: ignore[misc]
+            raise error
+        replace(source, target)  # type: ignore[arg-type]
+
+    return replaced
+
+
+def test_a_mapped_file_is_put_aside_where_it_cannot_be_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model.gguf"
+    target.write_bytes(b"before")
+    monkeypatch.setattr(os, "replace", in_use(5, lambda _source, target: target.exists()))
+    with SafeFiles([target]) as files:
+        files.write(b"after")
+    assert target.read_bytes() == b"after"
+    assert names(tmp_path) == ["model.gguf"]
+
+
+@pytest.mark.parametrize("winerror", [5, 32, 1224])
+def test_a_file_that_is_in_use_stays_and_is_told(
+    winerror: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model.gguf"
+    target.write_bytes(b"before")
+    monkeypatch.setattr(os, "replace", in_use(winerror, lambda source, to: target in (source, to)))
+    with pytest.raises(TargetInUse, match="in use") as refused, SafeFiles([target]) as files:
+        files.write(b"after")
+    assert "Unload the model" in refused.value.info.hint
+    assert target.read_bytes() == b"before"
+    assert names(tmp_path) == ["model.gguf"]
+
+
+def test_of_a_set_either_all_files_are_replaced_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = [tmp_path / f"model-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    for target in targets[:2]:
+        target.write_bytes(b"before")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", in_use(32, lambda source, to: to == targets[1] and "replaced" not in str(source)))
+        with pytest.raises(TargetInUse, match="00002"):
+            write_set(targets)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        target.name: b"before" for target in targets[:2]
+    }
+
+    write_set(targets)
+    assert [target.read_bytes() for target in targets] == [b"after"] * 3
+    assert names(tmp_path) == [target.name for target in targets]
+
+
+def test_a_set_is_never_old_and_new_with_its_first_file_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = [tmp_path / name for name in ("1", "2", "3")]
+    for target in targets:
+        target.write_bytes(b"before")
+    seen, replace = [], os.replace
+
+    def watched(source: object, target: object) -> None:
+        replace(source, target)  # type: ignore[arg-type]
+        seen.append([target.read_bytes() if target.exists() else b"" for target in targets])
+
+    monkeypatch.setattr(os, "replace", watched)
+    write_set(targets)
+    assert len(seen) == 6
+    assert all(not state[0] or state == [b"after"] * 3 for state in seen)
