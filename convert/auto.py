@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from convert import splitting
+from convert.export_hf import NotForFolders
 from convert.importance import Importance, read_importance
 from convert.measuring import Measured, MeasureRequest
 from convert.merging import open_source
@@ -21,6 +22,7 @@ from convert.phases import run_phase
 from convert.pipeline import ConvertEvent, convert, required, result_of
 from convert.plan import Plan, replanned
 from convert.planning import plan_of
+from convert.preflight import sources_of
 from convert.reference import reference_file, threads_of
 from convert.safe_file import HiddenFolder, SafeFiles, require_room, require_target
 from convert.writing import write
@@ -69,6 +71,8 @@ def choose(options: ConvertOptions, goal: Goal, stop: StopFlag) -> Iterator[Conv
 
     Raises `NothingFits`, and what `convert` raises. Nothing that was only tried is left.
     """
+    if options.target.suffix.lower() != ".gguf":
+        raise NotForFolders(_CANDIDATES[0])
     options = required(msgspec.structs.replace(options, recipe="Q8_0"))
     recipe = yield from _chosen(options, goal, stop)
     yield from convert(msgspec.structs.replace(options, recipe=recipe), stop)
@@ -77,7 +81,8 @@ def choose(options: ConvertOptions, goal: Goal, stop: StopFlag) -> Iterator[Conv
 def _chosen(options: ConvertOptions, goal: Goal, stop: StopFlag) -> Generator[ConvertEvent | Tried, None, str]:
     importance = read_importance(options.importance) if options.importance else None
     with open_source(options, threads=threads_of(options)) as checkpoint:
-        require_target(options.target, sources=[options.source], replace=options.agreed or options.dry_run)
+        sources = sources_of(options, checkpoint)
+        require_target(options.target, sources=sources, replace=options.agreed or options.dry_run)
         plans = _plans(checkpoint, options, importance)
         fitting = {recipe: plan for recipe, plan in plans.items() if not goal.max_size or plan.size <= goal.max_size}
         if not fitting:

@@ -6,11 +6,12 @@ Knows no model and no way to measure. Source of both formats: the behaviour of l
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,14 +148,16 @@ def _arrays(tensors: Mapping[str, Measured]) -> Iterator[tuple[str, F32]]:
 
 def read_importance(path: Path) -> Importance:
     """Reads either format. Raises `NotAnImportanceMatrix`, and `ModelMissing` and its kin for GGUF files."""
+    if path.exists() and not path.is_file():
+        raise NotAnImportanceMatrix(path, _("It is no ordinary file."))
     try:
         with path.open("rb") as file:
-            head = file.read(4)
-            content = b"" if head == b"GGUF" else head + file.read()
+            is_gguf = file.read(4) == b"GGUF"
+            file.seek(0)
+            found = _from_gguf(path) if is_gguf else _from_dat(path, file)
     except OSError as error:
         said = _("The system says: {error}.").format(error=error.strerror or str(error))
         raise NotAnImportanceMatrix(path, said) from error
-    found = _from_gguf(path) if head == b"GGUF" else _from_dat(path, content)
     for name, measured in found.tensors.items():
         _check(path, name, measured)
     return found
@@ -214,16 +217,19 @@ def _number(header: GgufHeader, key: str) -> int:
 
 
 class _Reader:
-    """Fields of a .dat file, one after the other; raises EOFError where one does not fit."""
+    """Fields of a .dat file, one after the other; raises EOFError where one does not fit.
 
-    def __init__(self, content: bytes) -> None:
-        self.content, self.at = content, 0
+    Reads no further than the fields make sense: the file may be a model of many gigabytes.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.left = file, os.fstat(file.fileno()).st_size
 
     def take(self, n_bytes: int) -> bytes:
-        if not 0 <= n_bytes <= len(self.content) - self.at:
+        if not 0 <= n_bytes <= self.left:
             raise EOFError
-        self.at += n_bytes
-        return self.content[self.at - n_bytes : self.at]
+        self.left -= n_bytes
+        return self._file.read(n_bytes)
 
     def number(self) -> int:
         (found,) = struct.unpack("<i", self.take(4))
@@ -236,15 +242,15 @@ class _Reader:
         return self.take(length).decode("utf-8", "replace")
 
 
-def _from_dat(path: Path, content: bytes) -> Importance:
-    reader = _Reader(content)
+def _from_dat(path: Path, file: BinaryIO) -> Importance:
+    reader = _Reader(file)
     try:
         count = reader.number()
         if count < 1:
             raise EOFError
         tensors = dict(_dat_entry(reader) for _entry in range(count))
-        n_chunks = reader.number() if reader.at < len(content) else 0
-        texts = (reader.text(_MOST_PATH_BYTES),) if reader.at < len(content) else ()
+        n_chunks = reader.number() if reader.left else 0
+        texts = (reader.text(_MOST_PATH_BYTES),) if reader.left else ()
     except EOFError as error:
         raise NotAnImportanceMatrix(path, _("It is neither of the two known kinds, or it is cut off.")) from error
     return Importance(tensors, texts, n_chunks, 0, path.name)

@@ -23,13 +23,14 @@ from convert.phases import run_phase
 from convert.plan import Plan, replanned
 from convert.planning import plan_of
 from convert.preflight import Planned, described, described_folder, described_tensors, sources_of, wants_card
-from convert.recipes import UnknownRecipe, recipe_named
+from convert.recipes import UnknownTensorType, recipe_named
 from convert.reference import reference_file, threads_of
 from convert.safe_file import SafeFiles, require_room, require_target
 from convert.safe_folder import require_folder
 from convert.values import CheckProgress, ValuesChecked, check_values
 from convert.verification import Verified, VerifyProgress, VerifyRequest
 from convert.writing import ConversionStopped, WriteProgress, write
+from runtime import ggml
 from runtime.checkpoint import Checkpoint
 from runtime.engine import StopFlag
 from runtime.errors import UserError
@@ -162,16 +163,16 @@ def _looked_at(plan: Plan | FolderPlan, options: ConvertOptions, stop: StopFlag)
 
 
 def required(options: ConvertOptions) -> ConvertOptions:
-    """Returns the options with the recipe's proper name. Raises `UnknownRecipe` and `BadPattern`."""
-    wishes = options.wishes
+    """Returns the options with the recipe's proper name. Raises `UnknownRecipe`, `UnknownTensorType`, `BadPattern`."""
+    wishes, possible = options.wishes, [name for name in TYPE_BY_NAME if ggml.can_quantize(name)]
     for pattern, _kind in wishes.tensor_types:
         try:
             re.compile(pattern)
         except re.error as error:
             raise BadPattern(pattern, str(error)) from error
     for name in (*(kind for _pattern, kind in wishes.tensor_types), wishes.output_type, wishes.embedding_type):
-        if name and name not in TYPE_BY_NAME:
-            raise UnknownRecipe(name)
+        if name and name not in possible:
+            raise UnknownTensorType(name, possible)
     return msgspec.structs.replace(options, recipe=recipe_named(options.recipe))
 
 

@@ -74,6 +74,19 @@ class UnknownRecipe(UserError):
         )
 
 
+class UnknownTensorType(UserError):
+    """A name that is not that of a tensor's type."""
+
+    code = "unknown_tensor_type"
+
+    def __init__(self, name: str, possible: Iterable[str]) -> None:
+        super().__init__(
+            _("A tensor cannot have the type “{name}”.").format(name=name),
+            _("The types of tensors are: {types}.").format(types=", ".join(possible)),
+            _("Mixtures such as Q4_K_M are types of whole files; of their tensors, most are Q4_K."),
+        )
+
+
 class Role(StrEnum):
     """What a tensor is for, as far as the recipes tell apart."""
 

@@ -62,6 +62,18 @@ class FolderInTheWay(UserError):
         )  # fmt: skip
 
 
+class TargetIsDevice(UserError):
+    """The name belongs to something that is neither a file nor a folder, which the result would put out of place."""
+
+    code = "target_is_device"
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(
+            _("The result cannot be written to a device or a pipe."), shown_path(target),
+            _("Choose another name for the result."),
+        )  # fmt: skip
+
+
 class NoRoom(UserError):
     """The disk cannot hold the result."""
 
@@ -82,8 +94,11 @@ class NotWritten(UserError):
     code = "not_written"
 
     def __init__(self, target: Path, error: OSError) -> None:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = _("Free some room, or write to another disk.") if full else _("Choose a folder that you may write in.")
+        hint = _("Choose a folder that you may write in.")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = _("Free some room, or write to another disk.")
+        elif error.errno == errno.ENOENT:
+            hint = _("Make the folder first, or choose another one.")
         super().__init__(
             _("“{path}” could not be written.").format(path=shown_path(target)), error.strerror or str(error), hint
         )
@@ -103,12 +118,14 @@ class TargetInUse(UserError):
 
 
 def require_target(target: Path, *, sources: Iterable[Path], replace: bool, folder: bool = False) -> None:
-    """Raises `TargetIsSource`, where a folder has the name of a file `FolderInTheWay`, and unless it may be replaced,
-    `TargetExists`; `NotWritten` without a folder for it.
+    """Raises `TargetIsSource`, `TargetIsDevice`, where a folder has the name of a file `FolderInTheWay`, and unless it
+    may be replaced, `TargetExists`; `NotWritten` without a folder for it.
     """
     for source in sources:
         if _same(target, source) or _inside(target, source):
             raise TargetIsSource(target)
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise TargetIsDevice(target)
     if target.is_dir() and not folder:
         raise FolderInTheWay(target)
     if (target.exists() or target.is_symlink()) and not replace:
@@ -121,7 +138,7 @@ def require_room(folder: Path, needed: int) -> None:
     """Raises `NoRoom` unless `needed` bytes fit on the folder's disk."""
     free = shutil.disk_usage(folder).free
     if free < needed + _RESERVE:
-        raise NoRoom(folder, needed, free)
+        raise NoRoom(folder, needed + _RESERVE, free)
 
 
 class HiddenFolder:
@@ -164,9 +181,11 @@ class SafeFiles:
         try:
             for target in self._targets:
                 self._files.append((self._folder / target.name).open("xb"))
-        except OSError as error:
+        except BaseException as error:
             self._discard()
-            raise NotWritten(target, error) from error
+            if isinstance(error, OSError):
+                raise NotWritten(target, error) from error
+            raise
         return self
 
     def parts(self) -> tuple[Path, ...]:

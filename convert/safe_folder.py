@@ -105,7 +105,7 @@ class SafeFolder:
 
     def _publish(self) -> None:
         self._end()
-        if not self._target.exists():
+        if not os.path.lexists(self._target):
             os.replace(self._part, self._target)
             return
         old = self._hidden.path / "old"

@@ -19,7 +19,6 @@ from convert.merging import open_source
 from convert.options import ConvertOptions
 from convert.plan import Plan
 from convert.planning import plan_of
-from convert.recipes import PLAIN_TYPE
 from convert.tensor_check import TensorError, VerificationFailed
 from runtime import engines, memory
 from runtime.architectures.reading import UnknownArchitecture, identify
@@ -85,7 +84,7 @@ def verify(request: VerifyRequest) -> Iterator[VerifyProgress | Verified]:
                 done += n_bytes
                 yield VerifyProgress(done=done, total=plan.size)
         reason = _why_not_run(source, plan)
-    logits, notes = (None, (reason,)) if reason else _compared(options, request.parts[0])
+    logits, notes = (None, (reason,)) if reason else _compared(options, request.parts[0], _limit(plan))
     yield Verified(tensors=tuple(found), logits=logits, notes=notes)
 
 
@@ -105,7 +104,9 @@ def _why_not_run(source: Checkpoint, plan: Plan) -> str:
     return ""
 
 
-def _compared(options: ConvertOptions, part: Path) -> tuple[float | None, tuple[str, ...]]:
+def _compared(
+    options: ConvertOptions, part: Path, limit: float | None
+) -> tuple[float | None, tuple[str, ...]]:
     reference = LoadParams(engine="native", dtype="f32", context_length=_CONTEXT, lora=options.lora)
     candidate = LoadParams(
         engine="llama", context_length=_CONTEXT, kv_type_k="f32", kv_type_v="f32", flash_attention="off"
@@ -116,7 +117,6 @@ def _compared(options: ConvertOptions, part: Path) -> tuple[float | None, tuple[
         return None, (_("The answers were not compared: {reason}").format(reason=error.info.title),)
     theirs, _prompts = _logits(part, candidate, prompts)
     apart = _apart(ours, theirs)
-    limit = _limit(options.recipe)
     if limit is not None and not apart <= limit:
         reason = _("llama.cpp's predictions lie {apart:.2f} of their spread from the source's; {limit} is allowed.")
         raise VerificationFailed(reason.format(apart=apart, limit=limit))
@@ -153,8 +153,13 @@ def _centred(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(wide - wide.mean(axis=1, keepdims=True))
 
 
-def _limit(recipe: str) -> float | None:
-    kind = PLAIN_TYPE[recipe]
+def _limit(plan: Plan) -> float | None:
+    """Returns how far the answers may lie apart for the coarsest of a file's types; None where nobody can say."""
+    limits = [_limit_of(kind) for kind in {choice.type for choice in plan.choices}]
+    return None if None in limits else max(filter(None, limits), default=None)
+
+
+def _limit_of(kind: str) -> float | None:
     form = TYPE_BY_NAME[kind]
     bits = 8 * form.block_bytes / form.block
     return _AGREEMENT.get(kind) or next((limit for least, limit in _AGREEMENT_BY_BITS if bits >= least), None)

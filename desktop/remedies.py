@@ -221,9 +221,9 @@ OF_THE_CONVERTER = (
     "folder_in_the_way", "foreign_importance_matrix", "holds_other_things", "importance_needed", "job_died",
     "no_graph", "no_model_inside", "no_room", "no_tokenizer_back", "not_an_importance_matrix",
     "not_for_adapters", "not_for_folders", "not_numbers", "not_written", "nothing_fits", "phase_died",
-    "quantized_already", "target_exists", "target_in_use", "target_is_source", "text_too_short",
-    "tokenizer_differs", "unknown_recipe", "verification_failed", "vocabulary_misfit", "wrong_numbers",
-    "wrong_values",
+    "quantized_already", "target_exists", "target_in_use", "target_is_device", "target_is_source",
+    "text_too_short", "tokenizer_differs", "unknown_recipe", "unknown_tensor_type", "verification_failed",
+    "vocabulary_misfit", "wrong_numbers", "wrong_values",
 )  # fmt: skip
 
 # These end a command, or the start before there is a window.

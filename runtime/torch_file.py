@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from runtime.errors import UserError
-from runtime.model_errors import DamagedModel, ModelMissing, ModelUnreadable
+from runtime.model_errors import DamagedModel, ModelMissing, ModelUnreadable, clean_name
 from runtime.number_types import to_f32
 from runtime.places import shown_path
 from runtime.tensors import F32, Bytes, TensorInfo, TensorSource
@@ -117,8 +117,15 @@ def _tensors(path: Path, loaded: Any) -> dict[str, torch.Tensor]:
     named = {name: value for name, value in found.items() if isinstance(name, str) and _is_plain(value)}
     if not named:
         raise DamagedModel(path, _("It holds no tensors with names."))
+    for name, value in named.items():
+        if value.nbytes > value.untyped_storage().nbytes():  # by steps of no length: a few bytes as many gigabytes
+            raise DamagedModel(path, _("“{name}” claims more numbers than the file has.").format(name=clean_name(name)))
     return named
 
 
 def _is_plain(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in _DTYPES and value.layout is torch.strided
+    """Whether it is a tensor whose numbers lie in the file, one after the other or in steps."""
+    return (
+        isinstance(value, torch.Tensor) and value.dtype in _DTYPES and value.layout is torch.strided
+        and value.device.type == "cpu"
+    )  # fmt: skip

@@ -143,6 +143,12 @@ def test_a_folder_with_other_things_in_it_is_never_replaced(name: str, source: P
     assert (folder / name).read_text() == "x"
 
 
+def test_a_link_to_nowhere_is_replaced_by_the_folder(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").symlink_to(tmp_path / "folder")
+    run(source, tmp_path / "folder", agreed=True)
+    assert (tmp_path / "folder" / "config.json").exists()
+
+
 def test_a_folder_that_holds_the_source_is_never_replaced(source: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     for target in (tmp_path, tmp_path / "link"):

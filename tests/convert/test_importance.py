@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -167,11 +168,16 @@ def test_values_that_no_measurement_gives_are_refused(tmp_path: Path, value: flo
 
 def test_what_is_no_importance_matrix_is_refused(model: Path, file: Path, tmp_path: Path) -> None:
     path = tmp_path / "other"
+    with path.open("wb") as sparse:  # as long as a large model; nothing is read but its beginning
+        sparse.write(struct.pack("<ii", 7000, 0))
+        sparse.truncate(1 << 40)
+    with pytest.raises(NotAnImportanceMatrix):
+        read_importance(path)
     lies = struct.pack("<ii", 1, 1 << 30), struct.pack("<ii", 1, -5), struct.pack("<i", 1 << 30), b"", b"text", b"GGU"
     for content in lies:
         path.write_bytes(content)
         with pytest.raises(NotAnImportanceMatrix):
             read_importance(path)
-    for other in (model, tmp_path / "missing", tmp_path):
+    for other in (model, tmp_path / "missing", tmp_path, Path(os.devnull)):
         with pytest.raises(NotAnImportanceMatrix):
             read_importance(other)

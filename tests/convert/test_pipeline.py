@@ -13,7 +13,7 @@ import engines
 from convert.options import ConvertOptions
 from convert.pipeline import BadPattern, Converted, convert
 from convert.preflight import Planned
-from convert.recipes import UnknownRecipe, Wishes
+from convert.recipes import UnknownRecipe, UnknownTensorType, Wishes
 from convert.safe_file import NoRoom, TargetExists, TargetIsSource
 from llama_quantizer import keys_of, tensors_of
 from runtime.architectures.binding import MissingTensors, bind
@@ -117,8 +117,11 @@ def test_wishes_reach_the_file(folder: Path, tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UnknownRecipe):
         run(folder, tmp_path / "model.gguf", "q9")
-    with pytest.raises(UnknownRecipe):
-        run(folder, tmp_path / "model.gguf", wishes=Wishes(output_type="Q9"))
+    for name in ("Q9", "Q4_K_M", "F64", "I8", "Q8_K"):  # a mixture, and what no weights are packed as
+        for wishes in (Wishes(output_type=name), Wishes(tensor_types=((".*", name),))):
+            with pytest.raises(UnknownTensorType, match=name) as refused:
+                run(folder, tmp_path / "model.gguf", wishes=wishes)
+            assert "Q4_K, Q5_K" in refused.value.info.message
     with pytest.raises(BadPattern):
         run(folder, tmp_path / "model.gguf", wishes=Wishes(tensor_types=(("(", "F16"),)))
     with pytest.raises(TargetIsSource):

@@ -20,10 +20,12 @@ from convert.safe_file import (
     SafeFiles,
     TargetExists,
     TargetInUse,
+    TargetIsDevice,
     TargetIsSource,
     require_target,
 )
 
+unix = pytest.mark.skipif(os.name != "posix", reason="a process cannot be killed like this, and there are no pipes")
 ROOT = Path(__file__).parent.parent.parent
 _WRITER = """
 import sys, time
@@ -83,7 +85,7 @@ def test_a_failure_leaves_what_was_there_and_no_remains(tmp_path: Path) -> None:
     assert names(tmp_path) == ["model.gguf"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a process cannot be killed like this")
+@unix
 def test_a_killed_process_leaves_no_half_file_and_the_next_one_takes_its_remains_away(tmp_path: Path) -> None:
     target = tmp_path / "model.gguf"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -151,6 +153,12 @@ def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
         pass
 
 
+def test_a_name_that_no_file_can_have_leaves_no_remains(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="null"), SafeFiles([tmp_path / "a\0b"]):
+        pass
+    assert names(tmp_path) == []
+
+
 def test_the_longest_names_can_be_written(tmp_path: Path) -> None:
     target = tmp_path / ("模" * 85)  # 255 bytes
     with SafeFiles([target]) as files:
@@ -162,6 +170,16 @@ def test_a_folder_is_never_replaced_by_a_file(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").mkdir()
     with pytest.raises(FolderInTheWay):
         require_target(tmp_path / "model.gguf", sources=[], replace=True)
+
+
+@unix
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(os.devnull)
+    for target in (Path(os.devnull), tmp_path / "pipe", tmp_path / "link"):
+        for folder in (True, False):
+            with pytest.raises(TargetIsDevice):
+                require_target(target, sources=[], replace=True, folder=folder)
 
 
 def in_use(winerror: int, refuses: Callable[[Path, Path], bool]) -> Callable[[object, object], None]:

@@ -19,8 +19,9 @@ from broken_checkpoints import write_sound
 from convert import tensor_check
 from convert.options import ConvertOptions
 from convert.phases import PhaseDied, run_phase
-from convert.pipeline import convert
+from convert.pipeline import Converted, convert
 from convert.planning import plan_of
+from convert.recipes import Wishes
 from convert.safe_file import SafeFiles
 from convert.tensor_check import VerificationFailed
 from convert.verification import Verified, VerifyProgress, VerifyRequest, verify
@@ -61,6 +62,16 @@ def test_a_sound_file_passes_and_its_losses_are_told(model: Path, tmp_path: Path
     assert losses["blk.0.attn_norm.weight"].max == 0
     assert found.logits is not None
     assert 0 < found.logits < 0.15
+
+
+def test_a_file_is_allowed_what_its_coarsest_type_loses(model: Path, tmp_path: Path) -> None:
+    wishes = Wishes(tensor_types=(("ffn|attn", "Q4_0"),))
+    options = ConvertOptions(source=model, target=tmp_path / "out.gguf", recipe="F16", wishes=wishes, verify=True)
+    *_events, last = convert(options, StopFlag())
+    assert isinstance(last, Converted)
+    assert last.verified is not None
+    assert last.verified.logits is not None
+    assert 0.02 < last.verified.logits < 0.9
 
 
 def test_a_folders_file_agrees_with_the_folder(tmp_path: Path) -> None:

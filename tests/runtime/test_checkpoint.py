@@ -432,6 +432,21 @@ def test_a_torch_file_that_is_none_is_refused_in_words(data: bytes, tmp_path: Pa
         open_checkpoint(tmp_path)
 
 
+def test_a_torch_file_cannot_claim_more_than_it_holds(tmp_path: Path) -> None:
+    _bin(tmp_path, {"a": torch.zeros(1).expand(1 << 20, 1 << 20)})
+    with pytest.raises(DamagedModel, match="more numbers than"):
+        open_checkpoint(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize_per:UserWarning")
+def test_what_lies_otherwise_in_a_torch_file_is_no_weight(tmp_path: Path) -> None:
+    matrix = torch.eye(3)
+    quantized = torch.quantize_per_tensor(matrix, 0.01, 0, torch.qint8)
+    _bin(tmp_path, {"a": matrix, "b": matrix.to("meta"), "c": matrix.to_sparse(), "d": quantized})
+    with open_checkpoint(tmp_path) as checkpoint:
+        assert checkpoint.names == ("a",)
+
+
 # --- configs ----------------------------------------------------------------------------------------------------
 
 
