@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
@@ -10,6 +11,7 @@ import msgspec
 
 from runtime.architectures import ARCHITECTURES
 from runtime.architectures.base import Architecture, Fields, KeyRow, Kind, Settings, Source
+from runtime.architectures.rope_keys import rope_problem
 from runtime.config import Activation, ModelConfig
 from runtime.errors import UserError
 from runtime.text import _
@@ -128,6 +130,8 @@ def _nonsense_named() -> Iterator[None]:
     """Settings come from strangers: arithmetic with a text or a list where a number belongs is their fault."""
     try:
         yield
+    except KeyError as error:
+        raise UnusableConfig(_("It has no “{key}”.").format(key=error.args[0])) from error
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
         raise UnusableConfig(str(error)) from error
 
@@ -195,6 +199,14 @@ def _problems(config: ModelConfig) -> Iterable[str]:
         yield _("“{name}” is {value}.").format(name="n_encoder_layers", value=config.n_encoder_layers)
     if config.n_experts and not 0 < config.n_experts_used <= config.n_experts:
         yield _("Of {n} experts {used} are to be used.").format(n=config.n_experts, used=config.n_experts_used)
+    for name in ("norm_eps", "attention_softcap", "logit_softcap", "sliding_window", "attention_scale"):
+        if not 0 <= getattr(config, name) < math.inf:
+            yield _("“{name}” is {value}.").format(name=name, value=getattr(config, name))
+    for name in ("embedding_scale", "logit_scale"):
+        if not math.isfinite(getattr(config, name)):
+            yield _("“{name}” is {value}.").format(name=name, value=getattr(config, name))
+    for rope in filter(None, (config.rope, config.local_rope) if config.position == "rope" else ()):
+        yield rope_problem(rope, config.head_dim) or ""
 
 
 # --- writing ----------------------------------------------------------------------------------------------------

@@ -26,6 +26,17 @@ _LLAMA3: Fields = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_co
 _OWN_BETAS = (32.0, 1.0)  # llama.cpp's graphs know no others
 
 
+# What the numbers of each scaling must be larger than, by the names in config.json
+_ALWAYS = {"rope_theta": 1.0, "attention_factor": -1e-9}
+_STRETCHED = _ALWAYS | {"factor": 0.0, "original_max_position_embeddings": 1}
+_LEAST: dict[str, dict[str, float]] = {
+    "none": _ALWAYS, "factors": _ALWAYS, "linear": _ALWAYS | {"factor": 0.0}, "dynamic": _STRETCHED,
+    "longrope": _STRETCHED, "yarn": _STRETCHED | {"beta_fast": 0.0, "beta_slow": 0.0},
+    "llama3": _STRETCHED | {"low_freq_factor": 0.0, "high_freq_factor": 0.0},
+}  # fmt: skip
+_FIELDS = {"rope_theta": "base", "original_max_position_embeddings": "original_context"}
+
+
 class UnknownRope(UserError):
     """A model stretches its positions in a way that is not built: it must not be read as if it did not."""
 
@@ -37,6 +48,25 @@ class UnknownRope(UserError):
             _("Its configuration names the RoPE scaling “{scaling}”.").format(scaling=scaling),
             _("Use the llama.cpp engine with a GGUF file of the model, or a newer version."),
         )
+
+
+def rope_problem(rope: Rope, head_dim: int) -> str | None:
+    """Says in a sentence what is wrong with a rotation that a file describes; None where nothing is."""
+    pairs = (rope.dim or head_dim) // 2
+    if not 0 < pairs <= head_dim // 2:
+        return _("“{name}” is {value}.").format(name="partial_rotary_factor", value=rope.dim / max(head_dim, 1))
+    for name, least in _LEAST[rope.scaling].items():
+        value = getattr(rope, _FIELDS.get(name, name))
+        if not least < value < math.inf:
+            return _("“{name}” is {value}.").format(name=name, value=value)
+    if rope.scaling == "llama3" and rope.low_freq_factor == rope.high_freq_factor:
+        return _("“{name}” is {value}.").format(name="high_freq_factor", value=rope.high_freq_factor)
+    lists = {"longrope": {"short_factor": rope.factors, "long_factor": rope.long_factors},
+             "factors": {FREQS: rope.factors}}  # fmt: skip
+    for name, values in lists.get(rope.scaling, {}).items():
+        if len(values) != pairs or not all(0 < value < math.inf for value in values):
+            return _("“{name}” needs {n} numbers above 0.").format(name=name, n=pairs)
+    return None
 
 
 # --- config.json ------------------------------------------------------------------------------------------------
@@ -64,7 +94,10 @@ def hf_rope(
 
 
 def _parameters(raw: Settings, kind: str) -> Mapping[str, Any]:
-    params: Mapping[str, Any] = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    key = "rope_parameters" if raw.get("rope_parameters") else "rope_scaling"
+    params: Mapping[str, Any] = raw.get(key) or {}
+    if not isinstance(params, Mapping):
+        raise ValueError(_("“{name}” is {value}.").format(name=key, value=repr(params)[:80]))
     if "full_attention" in params or "sliding_attention" in params:
         params = params.get(kind) or {}
     return params

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -77,9 +78,22 @@ def test_the_part_for_text_of_a_model_that_sees_is_read() -> None:
         ({"hidden_act": "mish"}, "activation"),
         ({"head_dim": 5}, "5"),
         ({"vocab_size": None}, "vocab_size"),
-        ({"rope_scaling": {"type": "linear"}}, "factor"),
+        ({"rope_scaling": {"type": "linear"}}, "no “factor”"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor"),
+        ({"rope_scaling": {"type": "dynamic", "factor": -2.0}}, "factor"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0, "beta_fast": -1}}, "beta_fast"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0, "attention_factor": -1.0}}, "attention_factor"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": -8}}, "original_max"),
+        ({"rope_scaling": {"type": "llama3", "factor": 4.0, "low_freq_factor": 4.0}}, "high_freq_factor"),
+        ({"rope_scaling": {"type": "su", "factor": 2}}, "short_factor"),
+        ({"rope_scaling": {"type": "longrope", "short_factor": [1.0] * 3, "long_factor": [1.0] * 4}}, "short_factor"),
         ({"rope_theta": "large"}, "base"),
-        ({"rope_scaling": "none"}, "."),
+        ({"rope_theta": -1}, "rope_theta"),
+        ({"rope_theta": math.inf}, "rope_theta"),
+        ({"rope_scaling": "none"}, "rope_scaling"),
+        ({"partial_rotary_factor": 1.5}, "partial_rotary_factor"),
+        ({"rms_norm_eps": math.nan}, "norm_eps"),
+        ({"rms_norm_eps": -1}, "norm_eps"),
         ({"num_attention_heads": 0}, "zero"),
     ],
 )
