@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from runtime.architectures.base import Architecture, Fields, KeyRow, Settings, Side, TensorRow, untied
-from runtime.architectures.both_sides import affine, refuse, same_on_both_sides, with_head_bias
+from runtime.architectures.both_sides import affine, same_on_both_sides, with_head_bias
 from runtime.architectures.forms import ONE_ROW
-from runtime.architectures.shared import TIED, hf_activation
+from runtime.architectures.shared import TIED, hf_activation, refuse
 from runtime.config import ModelConfig
 from runtime.text import _
 

@@ -16,12 +16,11 @@ from runtime.architectures.both_sides import (
     ENCODER,
     affine,
     masked_fields,
-    refuse,
     untied_masked_head,
     with_masked_head,
 )
 from runtime.architectures.forms import WITHOUT_OFFSET
-from runtime.architectures.shared import BLK
+from runtime.architectures.shared import BLK, refuse
 from runtime.config import ModelConfig
 from runtime.text import _
 
@@ -135,7 +134,7 @@ def write_hf(config: ModelConfig, names: tuple[str, str]) -> Fields:
 
 
 def _extra_hf(raw: Settings, known: Fields) -> Fields:
-    refuse(raw, is_decoder=True, position_embedding_type="relative_key")
+    refuse(raw, is_decoder=True, position_embedding_type=("relative_key", "relative_key_query"))
     return masked_fields(raw)
 
 

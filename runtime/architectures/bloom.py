@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.architectures.base import Architecture, Fields, KeyRow, Settings, Source, TensorRow, untied
 from runtime.architectures.forms import FUSED_QKV, FUSED_QKV_BY_HEAD
-from runtime.architectures.shared import BLK, LAYER, QKV, QKV_BIASES, TIED
+from runtime.architectures.shared import BLK, LAYER, QKV, QKV_BIASES, TIED, refuse
 
 _H = "transformer.h.{i}."
 _PLAIN = {  # ours: in folders, in GGUF
@@ -43,6 +43,11 @@ _KEYS = (
 )
 
 
+def _extra_hf(raw: Settings, known: Fields) -> Fields:
+    refuse(raw, apply_residual_connection_post_layernorm=True)
+    return {}
+
+
 def _extra_gguf(settings: Settings, known: Fields, source: Source) -> Fields:
     return {"tied": "output.weight" not in source.names}
 
@@ -58,5 +63,6 @@ ARCHITECTURE = Architecture(
     hf_defaults={"tie_word_embeddings": True},
     tensors=_ROWS,
     keys=_KEYS,
+    extra_hf=_extra_hf,
     extra_gguf=_extra_gguf,
 )  # fmt: skip

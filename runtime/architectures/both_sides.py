@@ -48,18 +48,6 @@ def same_on_both_sides(raw: Settings, one: str, other: str) -> None:
         raise ValueError(problem.format(one=one, first=raw[one], other=other, second=raw[other]))
 
 
-def not_computed(key: str, value: object) -> ValueError:
-    """Returns the error for a setting that asks for an arithmetic which the family's table lacks."""
-    return ValueError(_("“{key}” is “{value}”, which this version does not compute.").format(key=key, value=value))
-
-
-def refuse(raw: Settings, **unwanted: object) -> None:
-    """Raises ValueError, with a sentence, where a setting has the value that is not computed."""
-    for key, value in unwanted.items():
-        if raw.get(key) == value:
-            raise not_computed(key, value)
-
-
 def says_masked(raw: Settings) -> bool:
     """Whether config.json names a class that guesses hidden tokens."""
     names = raw.get("architectures")

@@ -11,6 +11,7 @@ from runtime.architectures.shared import (
     attention,
     gated_ffn,
     hf_windows,
+    refuse,
     sizes,
 )
 from runtime.config import ModelConfig
@@ -25,6 +26,7 @@ _FUNCTIONS = RopeFunctions(
 
 
 def _extra_hf(raw: Settings, known: Fields) -> Fields:
+    refuse(raw, use_bidirectional_attention=True)
     return (
         _FUNCTIONS.extra_hf(raw, known)
         | gemma.fields(known)

@@ -16,6 +16,7 @@ from runtime.architectures.shared import (
     gated_ffn,
     hf_windows,
     qk_norms,
+    refuse,
     sizes,
 )
 from runtime.config import ModelConfig, Rope
@@ -32,6 +33,7 @@ _FUNCTIONS = RopeFunctions(
 
 
 def _extra_hf(raw: Settings, known: Fields) -> Fields:
+    refuse(raw, use_bidirectional_attention=True)
     every = raw.get("sliding_window_pattern") or raw.get("_sliding_window_pattern") or _EVERY
     return (
         _FUNCTIONS.extra_hf(raw, known)

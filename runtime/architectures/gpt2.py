@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.architectures.base import Architecture, Fields, KeyRow, Settings, Source, TensorRow, untied
 from runtime.architectures.forms import FUSED_QKV, TRANSPOSE, TRANSPOSED_QKV
-from runtime.architectures.shared import BLK, LAYER, QKV, QKV_BIASES, TIED, hf_activation
+from runtime.architectures.shared import BLK, LAYER, QKV, QKV_BIASES, TIED, hf_activation, refuse
 from runtime.config import ModelConfig
 from runtime.text import _
 
@@ -54,6 +54,7 @@ _KEYS = (
 
 
 def _extra_hf(raw: Settings, known: Fields) -> Fields:
+    refuse(raw, scale_attn_by_inverse_layer_idx=True, add_cross_attention=True)
     scale = {} if raw.get("scale_attn_weights", True) else {"attention_scale": 1.0}
     return {"activation": hf_activation(raw, "activation_function")} | scale
 

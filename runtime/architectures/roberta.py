@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from runtime.architectures import bert
 from runtime.architectures.base import Architecture, Fields, Settings
-from runtime.architectures.both_sides import masked_fields, refuse
+from runtime.architectures.both_sides import masked_fields
+from runtime.architectures.shared import refuse
 from runtime.config import ModelConfig
 
 
 def _extra_hf(raw: Settings, known: Fields) -> Fields:
-    refuse(raw, is_decoder=True, position_embedding_type="relative_key")
+    refuse(raw, is_decoder=True, position_embedding_type=("relative_key", "relative_key_query"))
     offset = int(raw.get("pad_token_id", 1)) + 1  # position p has row pad + 1 + p
     lengths = {"position_offset": offset, "context_length": known["context_length"] - offset}
     return masked_fields(raw) | lengths

@@ -44,6 +44,18 @@ EXPERT_GATE_UP = (f"{LAYER}ffn.experts.gate.weight", f"{LAYER}ffn.experts.up.wei
 # --- settings ---------------------------------------------------------------------------------------------------
 
 
+def not_computed(key: str, value: object) -> ValueError:
+    """Returns the error for a setting that asks for an arithmetic which the family's table lacks."""
+    return ValueError(_("“{key}” is “{value}”, which this version does not compute.").format(key=key, value=value))
+
+
+def refuse(raw: Settings, **unwanted: object) -> None:
+    """Raises ValueError, with a sentence, where a setting has the value, or one of several, that is not computed."""
+    for key, values in unwanted.items():
+        if raw.get(key) in (values if isinstance(values, tuple) else (values,)):
+            raise not_computed(key, raw[key])
+
+
 def sizes(*, d_ff: str = "intermediate_size") -> tuple[KeyRow, ...]:
     """Returns the sizes that nearly every decoder's config.json names alike."""
     return (

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from runtime.architectures.base import Architecture, Fields, KeyRow, Settings, Side, Source, TensorRow, untied
-from runtime.architectures.both_sides import affine, not_computed
+from runtime.architectures.both_sides import affine
 from runtime.architectures.forms import ALSO_AS_HEAD, WITH_LOGIT_SCALE
-from runtime.architectures.shared import TIED
+from runtime.architectures.shared import TIED, not_computed
 from runtime.config import ModelConfig
 from runtime.text import _
 

@@ -102,6 +102,23 @@ def test_settings_that_cannot_be_are_named(broken: dict[str, Any], named: str) -
         read(**broken)
 
 
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [
+        ("gemma2", "use_bidirectional_attention", True),
+        ("gemma3_text", "use_bidirectional_attention", True),
+        ("bloom", "apply_residual_connection_post_layernorm", True),
+        ("gpt2", "scale_attn_by_inverse_layer_idx", True),
+        ("gpt2", "add_cross_attention", True),
+        ("bert", "position_embedding_type", "relative_key_query"),
+        ("roberta", "position_embedding_type", "relative_key"),
+    ],
+)
+def test_arithmetic_that_is_not_built_is_refused_and_not_left_out(family: str, key: str, value: object) -> None:
+    with pytest.raises(reading.UnusableConfig, match=key):
+        read(model_type=family, n_embd=64, n_layer=2, n_head=4, layer_norm_eps=1e-5, **{key: value})
+
+
 def test_an_unknown_architecture_is_named_with_those_that_are_known() -> None:
     with pytest.raises(reading.UnknownArchitecture) as raised:
         reading.identify(MemoryCheckpoint("folder", {}, config={"model_type": "mamba"}))
