@@ -111,7 +111,8 @@ def _open_folder(folder: Path) -> Checkpoint:
     if not stored:
         raise NoConfig(folder)
     quantization = packed.quantization_of(stored) or read_config(folder / "quantize_config.json")
+    joined = packed.joined(folder, tensors, quantization)
     return Checkpoint(
-        folder, "folder", packed.joined(folder, tensors, quantization), config=stored,
-        generation_config=read_config(folder / "generation_config.json"), notes=notes,
+        folder, "folder", joined, config=stored, generation_config=read_config(folder / "generation_config.json"),
+        notes=[*notes, *packed.unscaled_notes(joined)],
     )  # fmt: skip

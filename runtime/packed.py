@@ -56,6 +56,13 @@ def joined(folder: Path, stored: TensorSource, quantization: Config) -> TensorSo
     return JoinedTensors(folder, stored, layouts) if layouts else stored
 
 
+def unscaled_notes(tensors: TensorSource) -> list[str]:
+    """Returns what is to be said of f8 numbers without scales, in a folder that has none at all."""
+    if not any(info.dtype.startswith("f8_") for info in tensors.infos.values()):
+        return []
+    return [_("Its FP8 weights come without scales, and are taken as they are.")]
+
+
 def _refusal(folder: Path, misfit: Misfit) -> DamagedModel | UnsupportedModel:
     if misfit.unsupported:
         return UnsupportedModel(folder, str(misfit), _("Choose the model in its original form, or as a GGUF file."))

@@ -168,6 +168,14 @@ def test_f8_with_a_scale_for_all_or_for_each_row(dtype: torch.dtype, shape: tupl
 
     with _open(tmp_path, tensors, {"quant_method": "fp8"}) as checkpoint:
         _check(checkpoint, expected)
+        assert checkpoint.notes == ()
+
+
+def test_f8_where_nothing_has_a_scale_is_taken_as_it_is_and_told(tmp_path: Path) -> None:
+    weight = _f8(torch.float8_e4m3fn)
+    with _open(tmp_path, {"layer.weight": weight, **_NORM}, {}) as checkpoint:
+        np.testing.assert_array_equal(checkpoint.read("layer.weight"), weight.float().numpy())
+        assert "without scales" in " ".join(checkpoint.notes)
 
 
 @pytest.mark.parametrize("block", [(8, 16), (10, 24), (128, 128)])
