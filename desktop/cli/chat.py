@@ -18,6 +18,7 @@ from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import alternatives_wanted, answer_options, model_argument
 from desktop.cli.receipts import receipt_option, with_receipts
+from desktop.cli.texts import input_lines, read_input
 from runtime.chat_formats import RAW, built_in_names
 from runtime.errors import UserError
 from runtime.places import NoHome, places
@@ -120,17 +121,6 @@ def given_messages(prompt: str | None) -> Iterator[str]:
     if not text.strip():
         raise UsageProblem(_("The message is empty."), "", _('Example: quern chat -p "What is 2+2?"'))
     yield text
-
-
-def input_lines() -> Iterator[str]:
-    """Yields the lines of standard input as they come. Bytes that are no UTF-8 become U+FFFD, a BOM goes."""
-    for line in sys.stdin.buffer:
-        yield line.decode("utf-8", "replace").removeprefix("\ufeff")
-
-
-def read_input() -> str:
-    """Returns the whole standard input."""
-    return "".join(input_lines())
 
 
 def _first_read(messages: Iterator[str]) -> Iterator[str]:

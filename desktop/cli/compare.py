@@ -13,7 +13,7 @@ from desktop.cli.layout import harmless, one_line
 from desktop.cli.loading import Wanted, opened, wanted
 from desktop.cli.options import engine_option, setting_options
 from desktop.cli.reading import read
-from desktop.cli.score import text_of
+from desktop.cli.texts import text_of
 from runtime.params import LoadParams
 from runtime.text import _
 

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from desktop.cli.answer import JsonView, TextView
-from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, Option, UsageProblem
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import alternatives_wanted, answer_options, given, model_argument, setting_options
 from desktop.cli.receipts import receipt_option, with_receipts
+from desktop.cli.texts import read_input
 from runtime.beams import BeamParams
 from runtime.protocol import GenerationRequest
 from runtime.settings import layered

@@ -13,7 +13,7 @@ import click
 from desktop.cli import convert_report, output
 from desktop.cli.commands import Command, FileArgument, ModelArgument, Option, UsageProblem, json_option
 from desktop.cli.interrupt import Interrupts
-from desktop.cli.score import text_of
+from desktop.cli.texts import text_of
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.text import _

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from desktop.cli import output
-from desktop.cli.chat import input_lines
 from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.layout import cut, harmless
 from desktop.cli.loading import opened_embedder, wanted
 from desktop.cli.options import setting_options
 from desktop.cli.reading import read
+from desktop.cli.texts import input_lines
 from runtime.params import LoadParams
 from runtime.reading import POOLINGS, Embedded, EmbedRequest, NothingToEmbed
 from runtime.text import _

@@ -14,7 +14,7 @@ from desktop.cli.layout import harmless
 from desktop.cli.loading import wanted
 from desktop.cli.options import setting_options
 from desktop.cli.reading import read
-from desktop.cli.score import text_of
+from desktop.cli.texts import text_of
 from runtime.params import LoadParams
 from runtime.text import _, ngettext
 

@@ -10,12 +10,12 @@ import click
 
 from desktop.cli import output
 from desktop.cli.attention_picture import as_png, as_svg, title_of, visible
-from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import cell_width, cut, harmless, shown_path
 from desktop.cli.loading import opened_inspector, wanted
 from desktop.cli.options import setting_options
+from desktop.cli.texts import read_input
 from runtime.errors import UserError
 from runtime.inspection import KINDS, Guess, Inspection, InspectRequest
 from runtime.params import LoadParams

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from desktop.cli import output
-from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, ModelArgument, Option, json_option
-from desktop.cli.layout import shown_path
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import setting_options
 from desktop.cli.reading import read
-from runtime.errors import UserError
+from desktop.cli.texts import text_of
 from runtime.params import LoadParams
 from runtime.reading import Scored
 from runtime.text import _, ngettext
-
-
-class TextUnreadable(UserError):
-    """A file that cannot be read as text."""
-
-    code = "text_unreadable"
-
-    def __init__(self, path: Path, reason: str) -> None:
-        title = _("The text file “{name}” cannot be read.").format(name=shown_path(path))
-        super().__init__(title, reason, _("Name a text file in UTF-8, or “-” to read the input."))
 
 
 def command() -> click.Command:
@@ -65,21 +52,6 @@ def score(model: str, text: str, as_json: bool, **flags: Any) -> None:
         output.write_json(_as_json(result))
     else:
         _show(result, context_length)
-
-
-def text_of(name: str) -> str:
-    """Returns the content of a text file; of the standard input for "-". Raises `TextUnreadable`."""
-    if name == "-":
-        return read_input()
-    path = Path(name).expanduser()
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        reason = _("It is no UTF-8 text: byte {position} does not fit.").format(position=f"{error.start:,}")
-        raise TextUnreadable(path, reason) from error
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise TextUnreadable(path, _("The system says: {error}.").format(error=said)) from error
 
 
 def _as_json(result: Scored) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from desktop.cli import output
-from desktop.cli.chat import read_input
 from desktop.cli.commands import Command, ModelArgument, Option, json_option
 from desktop.cli.layout import harmless
 from desktop.cli.loading import wanted
+from desktop.cli.texts import read_input
 from runtime import engines
 from runtime.text import _, ngettext
 
