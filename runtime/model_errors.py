@@ -128,3 +128,15 @@ class LoadStopped(UserError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(_("Loading “{name}” was stopped.").format(name=shown_path(Path(path.name))))
+
+
+class OutOfMemory(UserError):
+    """The system had no more memory to give."""
+
+    code = "out_of_memory"
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("There is not enough memory."), _("The model and its context take more than is free."),
+            _("Choose a smaller model or a shorter context."),
+        )  # fmt: skip

@@ -15,6 +15,7 @@ from desktop.cli import output
 from desktop.cli.commands import COMPLETION_VARIABLE, CommandGroup, usage_problem
 from desktop.cli.layout import shown_path
 from runtime.errors import ErrorInfo, UserError
+from runtime.model_errors import OutOfMemory
 from runtime.places import places
 from runtime.text import _, set_language
 
@@ -37,6 +38,8 @@ def run(arguments: list[str]) -> int:
         return _explained(usage_problem(error).info)
     except OSError as error:
         return _system_error(error)
+    except MemoryError:
+        return _explained(OutOfMemory().info)
     except Exception as error:  # noqa: BLE001 - whatever else goes wrong is our bug, and is told as one
         return _our_bug(error)
 
@@ -71,8 +74,7 @@ def use_saved_language() -> None:
 
 
 def _explained(info: ErrorInfo) -> int:
-    with contextlib.suppress(OSError):
-        output.show_error(info)
+    output.show_error(info)
     return ACT
 
 

@@ -116,8 +116,7 @@ def _known(value: Any) -> Any:
 
 def remark(text: str) -> None:
     """Writes a side remark to stderr."""
-    sys.stderr.write(dim(fitted(harmless(text), sys.stderr), sys.stderr) + "\n")
-    sys.stderr.flush()
+    _tell(dim(fitted(harmless(text), sys.stderr), sys.stderr))
 
 
 def aside(text: str) -> None:
@@ -129,8 +128,13 @@ def aside(text: str) -> None:
 def show_error(info: ErrorInfo) -> None:
     """Writes what happened, why, and what to do next to stderr."""
     text = "\n".join(filter(None, (info.title, info.message, info.hint)))
-    sys.stderr.write(fitted(harmless(text), sys.stderr) + "\n")
-    sys.stderr.flush()
+    _tell(fitted(harmless(text), sys.stderr))
+
+
+def _tell(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody listens, or the disk is full: the result matters more
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 class StatusLine:

@@ -13,8 +13,9 @@ import pytest
 
 import foreign_models
 import tiny_gguf
-from command_line import Run
+from command_line import Opened, Run
 from desktop.cli.commands import COMMANDS
+from runtime import engines
 from runtime.places import places
 from runtime.text import set_language
 
@@ -288,6 +289,27 @@ def test_a_full_disk_is_told_and_exits_with_2():
     )
     assert done.returncode == 2
     assert done.stderr.decode().splitlines() == ["No space left on device"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_remarks_that_find_no_room_do_not_cost_the_answer(tiny: Path):
+    done = subprocess.run(
+        f'"{sys.executable}" -m desktop complete "{tiny}" -p "The mill" --max-tokens 2 -v 2> /dev/full',
+        shell=True, cwd=ROOT, stdout=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout.strip()
+
+
+def test_a_lack_of_memory_is_told_and_is_no_bug(run: Run, opened: Opened, monkeypatch: pytest.MonkeyPatch):
+    def lacking(*_arguments: object, **_options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(engines, "open_engine", lacking)
+    result = run("chat", "-p", "hi")
+    assert (result.code, result.out) == (2, "")
+    assert "not enough memory" in result.err
+
 
 
 def test_chat_imports_neither_qt_nor_torch(tiny: Path):

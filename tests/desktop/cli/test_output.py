@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import sys
+from collections.abc import Callable
 
 import pytest
 
+from desktop.cli import output
 from desktop.cli.output import StatusLine
+from runtime.errors import ErrorInfo
 
 
 class Terminal(io.StringIO):
@@ -46,3 +51,14 @@ def test_nobody_sees_a_status_line_in_a_file():
     line.show("Reading")
     line.clear()
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("tell", [output.remark, lambda text: output.show_error(ErrorInfo(title=text))],
+                         ids=["remark", "error"])  # fmt: skip
+def test_words_that_nobody_can_read_end_no_command(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]):
+    class Full(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    tell("The context is full.")
