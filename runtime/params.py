@@ -16,6 +16,7 @@ from runtime.grammar import check_grammar
 from runtime.json_schema import check_schema
 from runtime.logit_bias import check_biases
 from runtime.settings import Applies, BadSetting, Setting, SettingsGroup, field_of
+from runtime.stop import check_stop_texts
 from runtime.tensor_split import read_split
 from runtime.text import N_, _
 
@@ -364,7 +365,7 @@ def _check_variables(written: tuple[str, ...]) -> None:
 
 _TEXT_CHECKS: dict[str, Callable[[Any], None]] = {
     "grammar": check_grammar, "json_schema": check_schema, "logit_bias": check_biases,
-    "template_vars": _check_variables,
+    "template_vars": _check_variables, "stop": check_stop_texts,
 }  # fmt: skip
 
 

@@ -24,6 +24,8 @@ import msgspec
 from runtime.errors import UserError
 from runtime.text import _, sentences
 
+_SHOWN_LENGTH = 200  # characters of a wrong value that a message repeats
+
 
 class Applies(enum.Enum):
     """When a changed value takes effect."""
@@ -213,9 +215,8 @@ def _shown(value: object) -> str:
         return _("yes") if value else _("no")
     if isinstance(value, float):
         return f"{value:g}"
-    if isinstance(value, str):
-        return f"“{value}”"
-    return str(value)
+    text = f"“{value}”" if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "…"
 
 
 @cache

@@ -5,6 +5,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from runtime.errors import UserError
+from runtime.text import _
+
+MOST_CHARACTERS = 100_000  # of all stop texts together; each takes some 400 bytes while an answer is written
+
+
+class StopTextsTooLong(UserError):
+    """More stop texts than can be looked for without wasting memory."""
+
+    code = "stop_texts_too_long"
+
+    def __init__(self, length: int) -> None:
+        super().__init__(
+            _("The stop texts are too long: {length} characters together.").format(length=f"{length:,}"),
+            _("At most {limit} characters are looked for.").format(limit=f"{MOST_CHARACTERS:,}"),
+            _("Leave some stop texts out, or shorten them."),
+        )
+
+
+def check_stop_texts(texts: Iterable[str]) -> None:
+    """Raises `StopTextsTooLong`."""
+    length = sum(map(len, texts))
+    if length > MOST_CHARACTERS:
+        raise StopTextsTooLong(length)
+
 
 class StopMatcher:
     """Looks for stop texts in a text that arrives in pieces; a stop may be spread over any number of them.

@@ -14,6 +14,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -22,9 +24,10 @@ from runtime import protocol, text
 from runtime.engine import Engine, LoadListener, StopFlag
 from runtime.engines import open_engine
 from runtime.errors import ErrorInfo, UserError
+from runtime.model_errors import OutOfMemory
 from runtime.model_hash import ModelHashes
 from runtime.network import close_network
-from runtime.places import path_of
+from runtime.places import path_of, shown_path
 from runtime.priority import prefer_answers
 from runtime.private_text import plain_traceback
 from runtime.text import _
@@ -32,6 +35,7 @@ from runtime.text_merge import merged
 
 _LEAVE_AFTER = 2.0  # seconds from the end of stdin until the process ends whatever it is doing
 _PROGRESS_STEPS = 100
+_LONGEST_LINE = 1 << 28  # bytes; what is longer comes in pieces, none of which is a command
 _NO_COMMAND = (msgspec.DecodeError, RecursionError)  # what decoding raises; the second one for endless nesting
 
 OpenEngine = Callable[..., Engine]
@@ -44,6 +48,22 @@ class NoModelLoaded(UserError):
 
     def __init__(self) -> None:
         super().__init__(_("No model is loaded."), _("Nothing can answer before one is."), _("Choose a model first."))
+
+
+class SystemRefused(UserError):
+    """The system did not do what a command needs: a drive is gone, a folder may not be entered, a name is too long."""
+
+    code = "system_refused"
+
+    def __init__(self, error: OSError) -> None:
+        title = _("The system refused what the engine needs.")
+        if error.filename is not None:
+            title = _("“{path}” cannot be used.").format(path=shown_path(Path(os.fsdecode(error.filename))))
+        super().__init__(
+            title,
+            _("The system says: {error}.").format(error=error.strerror or str(error)),
+            _("Try again; if it stays so, look after the drive, its room and its permissions."),
+        )
 
 
 class Worker:
@@ -143,8 +163,11 @@ class Worker:
                 self._send(event)
         except UserError as error:
             self._send(protocol.Failed(id=command.id, error=error.info))
+        except OSError as error:
+            sys.stderr.write(plain_traceback(type(error), error, error.__traceback__) + "\n")
+            self._send(protocol.Failed(id=command.id, error=SystemRefused(error).info))
         except MemoryError:
-            self._send(protocol.Failed(id=command.id, error=_out_of_memory()))
+            self._send(protocol.Failed(id=command.id, error=OutOfMemory().info))
         except Exception as error:  # noqa: BLE001 - the process must go on, and the parent is told
             sys.stderr.write(plain_traceback(type(error), error, error.__traceback__) + "\n")
             self._send(protocol.Failed(id=command.id, error=_our_bug(traceback.format_exc())))
@@ -244,13 +267,6 @@ class Worker:
                 os._exit(0)  # the parent is gone; nobody is left to answer
 
 
-def _out_of_memory() -> ErrorInfo:
-    return UserError(
-        _("There is not enough memory."), _("The model and its context take more than is free."),
-        _("Choose a smaller model or a shorter context."), code="out_of_memory",
-    ).info
-
-
 def _our_bug(details: str) -> ErrorInfo:
     return UserError(
         _("The engine met an error of its own."),
@@ -271,7 +287,7 @@ def _own_stdout() -> BinaryIO:
 
 
 def _stdin_lines() -> Iterator[bytes]:
-    return iter(sys.stdin.buffer.readline, b"")
+    return iter(partial(sys.stdin.buffer.readline, _LONGEST_LINE), b"")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -20,3 +20,11 @@ def test_a_quantized_v_cache_is_refused_where_flash_attention_is_off(kind: str) 
 
     with pytest.raises(BadSetting, match=kind):
         LoadParams().replace(kv_type_v=kind, flash_attention="off")
+
+
+@pytest.mark.parametrize("texts", [("x" * 100_001,), ("x" * 50_000, "y" * 50_001)], ids=len)
+def test_stop_texts_that_would_fill_the_memory_are_refused_with_their_length(texts: tuple[str, ...]) -> None:
+    with pytest.raises(BadSetting, match="100,001 characters") as caught:
+        SamplingParams(stop=texts).validated()
+    assert caught.value.field == "stop"
+    SamplingParams(stop=("x" * 50_000, "y" * 50_000)).validated()

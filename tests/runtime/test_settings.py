@@ -147,3 +147,9 @@ def test_a_file_that_holds_no_table_gives_the_defaults_and_a_note() -> None:
 
 def test_changed_keeps_only_what_differs() -> None:
     assert changed(SamplingParams(temperature=0.5)) == {"temperature": 0.5}
+
+
+def test_a_wrong_value_without_end_is_not_repeated_whole() -> None:
+    with pytest.raises(BadSetting) as caught:
+        field_of(SamplingParams, "top_k").parse("9" * 1000 + "x")
+    assert len(caught.value.info.title) < 300

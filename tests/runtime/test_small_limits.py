@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,10 @@ import pytest
 import tiny_gguf
 from runtime import exact_memory
 from runtime.engine_process import EngineProcess
+from runtime.engines import open_engine, open_tokenizer
 from runtime.gguf_header import read_header
 from runtime.library import Library
+from runtime.model_errors import ModelUnreadable
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import places
 from runtime.protocol import Finished, FinishReason, GenerationRequest
@@ -61,3 +63,11 @@ def test_a_name_of_250_letters_is_listed(tmp_path: Path) -> None:
     path = tiny_gguf.write_tiny(places().models / f"{'n' * 245}.gguf")
     found = [model for model in Library(()).models() if model.path == path]
     assert [model.runnable for model in found] == [True]
+
+
+@pytest.mark.parametrize("open_it", [lambda path: open_engine(path, LoadParams()), open_tokenizer],
+                         ids=["engine", "tokenizer"])  # fmt: skip
+def test_a_path_longer_than_any_system_allows_is_an_error_in_words(open_it: Callable[[Path], object]) -> None:
+    with pytest.raises(ModelUnreadable) as caught:
+        open_it(Path("/" + "x/" * 3000 + "m.gguf"))
+    assert "too long" in caught.value.info.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import queue
@@ -18,7 +19,7 @@ import msgspec
 import pytest
 
 import tiny_gguf
-from runtime import protocol
+from runtime import protocol, worker
 from runtime.engine import SAMPLING_DEFAULTS, StopFlag
 from runtime.engine_process import EngineDied, EngineProcess, engine_command
 from runtime.errors import UserError
@@ -212,6 +213,27 @@ def test_a_bug_in_the_engine_is_reported_and_the_process_goes_on(
     assert isinstance(talk.until_closed(3)[-1], Finished)
 
 
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        (OSError(errno.EIO, "Input/output error", "/media/stick/m.gguf"), "“/media/stick/m.gguf” cannot be used."),
+        (OSError(errno.ENOSPC, "No space left on device"), "The system refused what the engine needs."),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug_of_ours(
+    talk: Conversation, monkeypatch: pytest.MonkeyPatch, error: OSError, title: str
+) -> None:
+    def refused(*_arguments: object) -> Iterator[Any]:
+        raise error
+
+    monkeypatch.setattr(ScriptedEngine, "generate", refused)
+    talk.load()
+    talk.say(generate(2))
+    told = talk.until_closed(2)[-1].error
+    assert (told.code, told.title) == ("system_refused", title)
+    assert error.strerror in told.message
+
+
 def test_without_a_model_every_question_says_so(talk: Conversation) -> None:
     commands = [
         generate(2), protocol.Tokenize(id=3, text="a"), protocol.CountTokens(id=4, messages=()),
@@ -234,6 +256,14 @@ def test_a_line_nested_beyond_all_measure_is_refused_and_the_process_goes_on(tal
     talk.say(b"[" * 100_000 + b"\n")
     assert isinstance(talk.next(), protocol.Failed)
     assert isinstance(talk.load()[-1], protocol.Loaded)
+
+
+def test_a_line_without_end_is_taken_in_pieces_that_fit_and_the_next_command_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x" * 250 + b"\nnext\n")))
+    assert list(worker._stdin_lines()) == [b"x" * 100, b"x" * 100, b"x" * 50 + b"\n", b"next\n"]
 
 
 def test_an_id_can_be_used_again_as_soon_as_its_command_is_closed() -> None:
