@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _SINKS = 4  # first tokens that models need to keep seeing: Xiao et al., "Efficient streaming language models", 2023
 _UNLIKE = ("a", "0")  # two messages that begin with different tokens
 _ANSWER_SHARE = 4  # a quarter of the context is kept free for the answer, unless the answer is limited to less
+_LONG = 1 << 20  # characters from which on it is worth asking whether a text can fit at all
 _CERTAINLY = 2  # messages with so many times more tokens than there is room for do not fit, whatever a template does
 
 
@@ -67,11 +69,12 @@ class PromptTooLong(UserError):
 
     code = "prompt_too_long"
 
-    def __init__(self, tokens: int, context_length: int) -> None:
+    def __init__(self, tokens: int, context_length: int, *, at_least: bool = False) -> None:
+        words = _("The message is too long: {tokens} tokens, and the context holds {limit}.")
+        if at_least:
+            words = _("The message is too long: at least {tokens} tokens, and the context holds {limit}.")
         super().__init__(
-            _("The message is too long: {tokens} tokens, and the context holds {limit}.").format(
-                tokens=f"{tokens:,}", limit=f"{context_length:,}"
-            ),
+            words.format(tokens=f"{tokens:,}", limit=f"{context_length:,}"),
             _("Earlier turns can be left out, but not the last message and the system prompt."),
             _("Shorten the message, or raise the context length in the settings and load the model again."),
         )
@@ -156,6 +159,7 @@ class PromptBuilder:
     def _build(self, request: GenerationRequest) -> Prompt:
         if request.prompt_ids:
             return self._checked(Prompt(self._vocabulary.checked(request.prompt_ids), keep=_SINKS))
+        self._require_possible_length(request)
         if request.prompt is not None:
             return self._checked(self._text(request))
         if not request.messages:
@@ -224,6 +228,24 @@ class PromptBuilder:
             if len(free.ids) < self._context_length:
                 raise PinnedTooLong(len(prompt.ids), self._context_length)
         raise PromptTooLong(len(prompt.ids), self._context_length)
+
+    def _require_possible_length(self, request: GenerationRequest) -> None:
+        """Raises `PromptTooLong` for megabytes that can never fit: tokenizing them takes minutes and gigabytes.
+
+        Every token stands for so many bytes at most, but some vocabularies leave out white space.
+        """
+        last = request.messages[-1].content if request.messages else ""
+        text = last if request.prompt is None else request.prompt
+        if len(text) < _LONG or request.only_end or request.continue_last:
+            return
+        least = sum(len(word.encode("utf-8", "replace")) for word in text.split()) // self._longest_token
+        if least >= self._context_length:
+            raise PromptTooLong(least, self._context_length, at_least=True)
+
+    @cached_property
+    def _longest_token(self) -> int:
+        """The most bytes that a token of this model stands for."""
+        return max(1, *(len(self._vocabulary.raw_piece(token)) for token in range(self._vocabulary.size)))
 
     def _raw(self, text: str) -> list[int]:
         return self._vocabulary.tokenize(text, special=True, add_bos=True)
