@@ -24,7 +24,7 @@ MAX_REPETITIONS = 2000  # llama.cpp's own limit, for a count and for nested coun
 _NAME = frozenset(string.ascii_letters + string.digits + "-")
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-"}
 _HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
-_COUNT = re.compile(r"\{[ \t]*(\d{1,9})[ \t]*(?:(,)[ \t]*(\d{1,9})?[ \t]*)?\}")
+_COUNT = re.compile(r"\{[ \t]*(\d{1,4000})[ \t]*(?:(,)[ \t]*(\d{1,4000})?[ \t]*)?\}")
 
 
 class BadGrammar(UserError):

@@ -28,6 +28,7 @@ _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum
 _PLAIN = frozenset({"type", "enum", "const", "required", "pattern", "format", "$ref"})
 _REMARKS = frozenset({"$schema", "$id", "$comment", "title", "description", "default", "examples", "example",
                       "deprecated", "readOnly", "writeOnly"})  # fmt: skip
+_LONGEST_REASON = 400  # characters: what repeats a number of the schema may have hundreds of digits
 HONOURED = _COUNTS | _SCHEMA | _SCHEMAS | _NAMED | _BOUNDS | _PLAIN
 
 
@@ -39,7 +40,7 @@ class BadSchema(UserError):
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(
             _("The JSON schema cannot be used."),
-            reason,
+            reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "…",
             hint or _("Change the schema, or clear it to write freely. {{}} stands for any JSON.").format(),
         )
 

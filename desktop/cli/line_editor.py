@@ -16,6 +16,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from runtime.control_text import whole_characters
+
 _KEPT_ENTRIES = 1000
 _KEPT_BYTES = 1_000_000
 
@@ -37,7 +39,7 @@ class KeptHistory(FileHistory):
             if file.exists() and file.stat().st_size > _KEPT_BYTES:
                 file.unlink()
             os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
-            super().store_string(string)
+            super().store_string(whole_characters(string))  # a terminal that is not in UTF-8 sends broken ones
 
 
 def history(file: Path | None) -> History:

@@ -14,6 +14,7 @@ from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import harmless
 from desktop.cli.line_editor import CommandCompleter, editor, prompt_text
 from desktop.cli.slash import COMMANDS, SlashCommands, setting_words
+from runtime.control_text import whole_characters
 from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.protocol import FinishReason, GenerationEvent
@@ -54,7 +55,7 @@ class TerminalChat:
         output.write_line()
         draft, self._draft = self._draft, ""
         try:
-            typed = self._editor.prompt(prompt_text(), default=draft)
+            typed = whole_characters(self._editor.prompt(prompt_text(), default=draft))
         except EOFError:
             self.finished = True
             return None

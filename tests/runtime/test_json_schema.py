@@ -103,3 +103,7 @@ def test_the_settings_refuse_a_bad_schema_and_name_the_setting() -> None:
     with pytest.raises(UnusableText) as caught:
         SamplingParams(json_schema="{").validated()
     assert (caught.value.field, caught.value.info.code) == ("json_schema", "bad_json_schema")
+
+
+def test_a_reason_that_repeats_a_number_without_end_is_cut() -> None:
+    assert len(BadSchema("The minimum is " + "9" * 100_000).info.message) < 500

@@ -20,6 +20,7 @@ from raw_logits import logits
 from runtime import devices, gguf_header, memory
 from runtime.draft_pace import DraftPace
 from runtime.drafts import Guess
+from runtime.llama import library as llama_library
 from runtime.llama import mapping
 from runtime.params import LoadParams
 
@@ -197,6 +198,19 @@ engine.close()
     commands = ([sys.executable, "-c", code, str(tiny), count] for count in ("1", "3"))
     one, three = (int(subprocess.check_output(command, text=True)) for command in commands)
     assert three == one + 2
+
+
+@pytest.mark.shows("cpu_variant")
+def test_the_processor_code_that_was_named_is_asked_for(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, asked = llama_library.load_library, []
+
+    def watched(variant: str = llama_library.AUTO, **_options: Any) -> Any:
+        asked.append(variant)
+        return load()
+
+    monkeypatch.setattr(llama_library, "load_library", watched)
+    engines.load(tiny, cpu_variant="haswell")
+    assert "haswell" in asked
 
 
 def test_without_a_number_each_physical_core_has_a_thread(tiny: Path) -> None:
