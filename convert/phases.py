@@ -6,7 +6,6 @@ The parent writes one request and reads events, a line each. Knows of the phases
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -166,7 +165,7 @@ def _keep_end(stream: Any, log: list[bytes]) -> None:
 
 def main() -> int:
     """Reads a request from stdin, and writes its events to stdout."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    interrupts.leave_to_parent()
     close_network()
     stream = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # native code prints

@@ -22,6 +22,7 @@ from runtime.text import _
 _PART = re.compile(r"\.quern-[0-9a-f]{16}\.(?P<pid>\d+)\.part")
 _IN_USE = (5, 32, 1224)  # Windows' ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_USER_MAPPED_FILE
 _ON_ITS_WAY = 32 << 20  # bytes
+_ASIDE = "replaced"  # where what was there waits while a set of files gets its names
 _RESERVE = 16 << 20  # bytes left free for everybody else
 
 
@@ -256,7 +257,7 @@ class SafeFiles:
         leaves one of old and new parts that opens. On Windows, files that a program only maps let themselves be
         put aside, but not overwritten.
         """
-        aside = self._folder / "replaced"
+        aside = self._folder / _ASIDE
         undo: list[tuple[Path, Path]] = []  # what lies where, and where it was
         try:
             aside.mkdir()
@@ -316,6 +317,16 @@ def refusal(target: Path, error: OSError) -> UserError:
 def _in_use(target: Path, error: OSError) -> bool:
     """Whether the system refused to replace what somebody has open, as only Windows does."""
     return getattr(error, "winerror", 0) in _IN_USE and os.access(target, os.W_OK)
+
+
+def remove_own(folder: Path) -> None:
+    """Takes away this process's hidden folders, for one that must end in the middle of its work.
+
+    One that is just giving its files their names is left alone: what was there before lies in it.
+    """
+    for part in folder.glob(f".quern-*.{os.getpid()}.part"):
+        if not (part / _ASIDE).exists():
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _sent_to_disk(opened: BinaryIO, start: int) -> int:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from convert.job_request import ConvertRequest
+from convert.safe_file import remove_own
+from runtime import interrupts
 from runtime.engine import StopFlag
 from runtime.errors import ErrorInfo, UserError
 from runtime.network import close_network
@@ -27,7 +29,7 @@ from runtime.text import _, set_language
 
 _LOWER = 10  # steps of niceness
 _WORD_BREAK = re.compile(r"(?<!^)(?=[A-Z])")
-_LEAVE_AFTER = 2.5  # seconds between the end of stdin and the end of the process, whatever it is doing
+_LEAVE_AFTER = 1.0  # seconds between the end of stdin and the end of the process, whatever it is doing
 
 
 def events(request: ConvertRequest, stop: StopFlag) -> Iterator[dict[str, Any]]:
@@ -82,23 +84,25 @@ def _own_stdout() -> BinaryIO:
     return ours
 
 
-def _watch(lines: BinaryIO, stop: StopFlag) -> None:
+def _watch(lines: BinaryIO, stop: StopFlag, target: Path) -> None:
     while lines.readline():
         pass  # nothing is asked of a conversion once it runs
     stop.set()
     threading.Event().wait(_LEAVE_AFTER)
+    remove_own(target.parent)  # the work itself was deaf, in the middle of a large block perhaps
     os._exit(0)
 
 
 def main() -> int:
     """Runs one conversion and returns 0; how it ended is in its last event."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the parent decides
+    interrupts.leave_to_parent()
     close_network()
-    _lower_priority()
     out, stop = _own_stdout(), StopFlag()
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=ConvertRequest)
     set_language(request.language)
-    threading.Thread(target=_watch, args=(sys.stdin.buffer, stop), name="stdin", daemon=True).start()
+    watched = sys.stdin.buffer, stop, path_of(request.target)
+    threading.Thread(target=_watch, args=watched, name="stdin", daemon=True).start()
+    _lower_priority()  # only now: on Linux each thread has its own, and the one that listens must not be held up
     for event in events(request, stop):
         out.write(msgspec.json.encode(event) + b"\n")
     os._exit(0)  # the thread that reads stdin would hold the interpreter up

@@ -115,6 +115,7 @@ class EngineChild(QObject):
 
     def kill_and_wait(self, seconds: float = 1.0) -> None:
         """Ends the process before it returns: the last resort when the application itself ends."""
+        self.leaving = True  # also where nobody was asked before: whatever it was doing is not to blame
         if self._process.state() != QProcess.ProcessState.NotRunning:
             self._process.kill()
             self._process.waitForFinished(int(seconds * 1000))

@@ -485,7 +485,7 @@ class EngineClient(QObject):
         elif self._hung:
             self._hung_up(active)
         else:
-            self._crashed(active, self._mismatch or explain(end))
+            self._crashed(active, self._mismatch or explain(end), to_remember=not end.asked)
         if self._closing:
             self._closed()
         else:
@@ -505,17 +505,18 @@ class EngineClient(QObject):
         self._close_stopped(active)
         self.crashed.emit(EngineHung(self._patience.seconds).info)
 
-    def _crashed(self, active: _Work | None, error: ErrorInfo) -> None:
+    def _crashed(self, active: _Work | None, error: ErrorInfo, *, to_remember: bool) -> None:
         _log.warning("the engine's process ended: %s", error.code)  # the words name the model
         self._broken = True
         if isinstance(active, protocol.Load):
-            self._fatal.remember(active.path)
+            if to_remember:
+                self._fatal.remember(active.path)
             self._load_failed(error)
         elif active is None and self._has_waiting_load():
             self._drop_loads()  # the process did not even start
             self._load_failed(error)
         else:
-            if isinstance(active, protocol.Generate):
+            if isinstance(active, protocol.Generate) and to_remember:
                 self._fatal.remember(self._answering, ANSWERING)
             self._fail_answers(active, error)
         self.crashed.emit(error)

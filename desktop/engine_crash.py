@@ -13,6 +13,7 @@ from runtime.installation import repair_advice
 from runtime.text import N_, _
 
 _SHOWN_LINES = 30
+_CONTROL_C = 0xC000013A  # how Windows ends a console's processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class ChildEnd:
         """Whether it died of the named Unix signal, or of the Windows exception with that number."""
         number = getattr(signal, name, None)
         return self.crashed and ((number is not None and self.code == number) or self.code & 0xFFFFFFFF == windows != 0)
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody ended it, politely: no fault of what it was doing."""
+        return any(self.signalled(name, _CONTROL_C) for name in ("SIGTERM", "SIGHUP", "SIGINT"))
 
     def said(self, pattern: str) -> bool:
         """Whether its last lines match a pattern, in any case of letters."""
@@ -84,6 +90,14 @@ class EngineKilled(EngineEnded):
     code = "engine_killed"
     cause = N_("The system or another program ended it, most often because memory ran out.")
     advice = N_("Choose a smaller model, a shorter context or a smaller cache type, or close other programs.")
+
+
+class EngineEndedFromOutside(EngineEnded):
+    """Somebody asked the process to end: a person, or the system that is shutting down."""
+
+    code = "engine_ended_from_outside"
+    cause = N_("The system or another program ended it.")
+    advice = N_("Send again: the model is loaded anew.")
 
 
 class EngineCheckFailed(EngineEnded):
@@ -158,6 +172,7 @@ _KINDS: tuple[tuple[Callable[[ChildEnd], bool], type[EngineEnded]], ...] = (
     (lambda end: end.said(r"GGML_ASSERT|assertion .*failed"), EngineCheckFailed),
     (lambda end: end.signalled("SIGBUS", 0xC0000006), EngineFileGone),
     (lambda end: end.signalled("SIGKILL"), EngineKilled),
+    (lambda end: end.asked, EngineEndedFromOutside),
     (lambda end: end.crashed and end.started, EngineFault),
     (lambda end: not end.started or not end.greeted, EngineNotStarted),
 )

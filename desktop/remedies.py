@@ -100,6 +100,7 @@ REMEDIES: dict[str, Remedy] = {
     # the engine
     "engine_ended": _RETRY,
     "engine_fault": _RETRY,
+    "engine_ended_from_outside": _RETRY,
     "engine_hung": _RETRY,
     "system_refused": _RETRY,
     "engine_bug": _RETRY,

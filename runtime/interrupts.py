@@ -1,4 +1,4 @@
-"""Keeps the terminal's Ctrl-C from child processes. Knows nothing about what they are."""
+"""Keeps what a terminal says from child processes. Knows nothing about what they are."""
 
 from __future__ import annotations
 
@@ -22,3 +22,10 @@ def held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_to_parent() -> None:
+    """To be called in a child: Ctrl-C, or the end of the terminal, reaches every process in it; the parent decides."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):  # Windows has the first one only
+            signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -489,7 +489,7 @@ class LoadParams(SettingsGroup, frozen=True):
             title=N_("Processor code"),
             help=N_("The build of llama.cpp's processor code, by a name that “quern doctor” lists, such as haswell; "
                     "auto takes the best one that runs here. It is chosen when the engine starts."),
-            section=_SPEED, applies=Applies.RELOAD, advanced=True,
+            section=_SPEED, applies=Applies.RELOAD, advanced=True, widget="processor_code",
         ),
     ] = "auto"
     batch: Annotated[

@@ -10,7 +10,6 @@ import contextlib
 import faulthandler
 import os
 import queue
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -353,7 +352,7 @@ def _child_environment() -> dict[str, str]:
 
 def main() -> int:
     """Answers requests from stdin until it closes. Returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C in a terminal reaches every process there; the parent decides
+    interrupts.leave_to_parent()
     close_network()
     limit_memory(MEMORY_LIMIT)
     with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as answers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -20,7 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from runtime import protocol, text
+from runtime import interrupts, protocol, text
 from runtime.engine import Engine, LoadListener, StopFlag
 from runtime.engines import open_engine
 from runtime.errors import ErrorInfo, UserError
@@ -292,7 +291,7 @@ def _stdin_lines() -> Iterator[bytes]:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the engine process until stdin closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the whole group; the parent decides
+    interrupts.leave_to_parent()
     close_network()
     prefer_answers()
     Worker(_stdin_lines(), _own_stdout()).run()

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QLineEdit, QPlainTex
 
 from desktop.controls.buttons import Choice, repolish
 from desktop.settings.path_lists import AdapterListField, PathListField
+from desktop.settings.processor_code import ProcessorCodeField
 from desktop.theme import Space, current_theme
 from runtime.settings import BadSetting, SettingField
 from runtime.text import _
@@ -411,10 +412,13 @@ class LongTextField(QWidget):
         repolish(self._edit)
 
 
-FieldWidget = BoolField | ChoiceField | NumberField | TextField | ListField | LongTextField | PathListField
+FieldWidget = (
+    BoolField | ChoiceField | NumberField | TextField | ListField | LongTextField | PathListField | ProcessorCodeField
+)
 KINDS: dict[str, Callable[[SettingField], FieldWidget]] = {
     "bool": BoolField, "choice": ChoiceField, "int": NumberField, "float": NumberField, "str": TextField,
     "list": ListField, "lines": LongTextField, "folders": PathListField, "adapters": AdapterListField,
+    "processor_code": ProcessorCodeField,
 }  # fmt: skip
 
 

@@ -20,33 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import UserError
-from runtime.installation import repair_advice
 from runtime.llama.backends import AUTO, BackendReport, Backends, registering
 from runtime.llama.deaths import Deaths
+from runtime.llama.files import EngineLibraryMissing, backend_files, library_folder
 from runtime.llama.verdicts import Verdicts
 from runtime.params import LoadParams
 from runtime.places import places
 from runtime.spinning import bound_spinning
-from runtime.text import _, sentences
+from runtime.text import _
 
 _LOG_LINES = 200
 _GPU, _INTEGRATED_GPU = 1, 2  # enum ggml_backend_dev_type
 _DEBUG_LEVEL = 1  # GGML_LOG_LEVEL_DEBUG
 _logger = logging.getLogger(__name__)
 _log: deque[str] = deque(maxlen=_LOG_LINES)
-
-
-class EngineLibraryMissing(UserError):
-    """llama.cpp is not installed, or its library cannot be loaded on this machine."""
-
-    code = "engine_library"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            _("The llama.cpp engine cannot be loaded."),
-            reason,
-            sentences(repair_advice(), _("“quern doctor” shows what is missing.")),
-        )
 
 
 def load_library(variant: str = AUTO, *, cards: bool | None = None) -> Any:
@@ -159,32 +146,6 @@ def _log_callback(library: Any) -> Any:
 
 
 # --- back ends --------------------------------------------------------------------------------------------------
-
-
-def library_folder() -> Path:
-    """Returns the folder of the installed llama.cpp libraries. Raises `EngineLibraryMissing`."""
-    override = os.environ.get("LLAMA_CPP_LIB_PATH")
-    if override:
-        return Path(override)
-    spec = importlib.util.find_spec("llama_cpp")
-    if spec is None or not spec.submodule_search_locations:
-        raise EngineLibraryMissing(_("The Python package llama-cpp-python is not installed."))
-    return Path(next(iter(spec.submodule_search_locations))) / "lib"
-
-
-def backend_files() -> list[Path]:
-    """Returns the back ends that are files of their own, from our own folders only, never the current one."""
-    suffix = {"win32": ".dll", "darwin": ".so"}.get(sys.platform, ".so")
-    prefix = "" if sys.platform == "win32" else "lib"
-    linked = {f"{prefix}ggml-base", f"{prefix}ggml-cpu", f"{prefix}ggml"}
-    folders = [library_folder(), library_folder().parent.parent / "bin"]
-    return sorted(
-        file
-        for folder in folders
-        if folder.is_dir()
-        for file in folder.glob(f"{prefix}ggml-*{suffix}")
-        if file.name.removesuffix(suffix) not in linked
-    )
 
 
 @cache

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from runtime import interrupts
+from runtime.llama.files import backend_files
 from runtime.llama.trial_model import ALL_TYPES, COMMON_TYPES, VOCABULARY, write_trial_model
 from runtime.llama.verdicts import TriedDevice, Verdict
 from runtime.network import close_network
@@ -106,7 +107,7 @@ def _found(name: str) -> Verdict:
     from runtime.llama import library
     from runtime.llama.variants import is_variant
 
-    file = next((file for file in library.backend_files() if file.name == name), None)
+    file = next((file for file in backend_files() if file.name == name), None)
     if file is None:
         return Verdict(reason="missing", details=name)
     _quiet_crash()

@@ -36,6 +36,7 @@ from runtime.engine_process import EngineProcess  # noqa: E402
 from runtime.gguf_header import read_header  # noqa: E402
 from runtime.gguf_types import FILE_TYPES  # noqa: E402
 from runtime.llama import library  # noqa: E402
+from runtime.llama.files import library_folder  # noqa: E402
 from runtime.messages import Message, Role  # noqa: E402
 from runtime.params import LoadParams, SamplingParams  # noqa: E402
 from runtime.protocol import Finished, GenerationRequest, TextDelta, Usage  # noqa: E402
@@ -72,7 +73,7 @@ for line in sys.stdin:
 
 def environment() -> dict[str, str]:
     """Returns the environment that all three share."""
-    shared = {**_GIVEN, "LD_LIBRARY_PATH": str(library.library_folder()), "PYTHONPATH": str(ROOT)}
+    shared = {**_GIVEN, "LD_LIBRARY_PATH": str(library_folder()), "PYTHONPATH": str(ROOT)}
     bound_spinning(shared)
     return shared
 

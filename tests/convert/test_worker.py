@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import tiny_gguf
 from convert.job_request import ConvertRequest, convert_command, first_line
@@ -59,3 +63,54 @@ def test_a_stopped_conversion_says_so_and_leaves_nothing(tmp_path: Path) -> None
     told = list(events(request(source, tmp_path / "x.gguf", "Q8_0"), stop))
     assert told[-1]["error"]["code"] == "conversion_stopped"
     assert list(tmp_path.iterdir()) == [source]
+
+
+DEAF = """
+import os, sys, threading, time
+from pathlib import Path
+from convert import worker
+from convert.safe_file import SafeFiles
+
+def work(request, stop):
+    with SafeFiles([Path(request.target)]) as files:
+        files.write(b"half of it")
+        listener = next(thread for thread in threading.enumerate() if thread.name == "stdin")
+        nice = [os.getpriority(os.PRIO_PROCESS, id) if sys.platform == "linux" else 0 for id in (0, listener.native_id)]
+        yield {"event": "begun", "nice": nice}
+        time.sleep(600)
+
+worker.events = work
+worker.main()
+"""
+
+
+@pytest.fixture
+def deaf(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", DEAF], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(first_line(request(tmp_path / "x.gguf", tmp_path / "y.gguf", "Q8_0")))
+    process.stdin.flush()
+    with process:
+        yield process
+        process.kill()
+
+
+def test_a_deaf_conversion_ends_with_its_parent_and_takes_its_half_file_along(
+    deaf: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    assert deaf.stdin is not None
+    assert deaf.stdout is not None
+    assert json.loads(deaf.stdout.readline())["event"] == "begun"
+    assert list(tmp_path.iterdir()), "the half file lies beside its target"
+    deaf.stdin.close()
+    assert deaf.wait(timeout=60) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all threads share one priority")
+def test_the_work_is_low_in_priority_and_what_listens_for_its_end_is_not(deaf: subprocess.Popen[bytes]) -> None:
+    assert deaf.stdout is not None
+    working, listening = json.loads(deaf.stdout.readline())["nice"]
+    assert working > listening

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,21 @@ def test_typing_goes_to_the_composer_from_the_start(quern_home: Path) -> None:
     assert said == [{"focus": True}]
 
 
+@pytest.fixture
+def hears_hangups() -> Iterator[None]:
+    """Whatever runs the tests may have been started with `nohup`, which every child would inherit."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_closes_the_window_and_leaves_no_child(quern_home: Path, number: int) -> None:
+@pytest.mark.usefixtures("hears_hangups")
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_signal_closes_the_window_and_leaves_no_child(quern_home: Path, number: str) -> None:
     step = """
     def step(opening, parts):
         parts.session.send("Tell me")
@@ -121,7 +134,7 @@ def test_signal_closes_the_window_and_leaves_no_child(quern_home: Path, number: 
     process = start(quern_home, step, endless=True, delay=0.2)
     assert process.stdout is not None
     engine = json.loads(process.stdout.readline())["engine"]
-    process.send_signal(number)
+    process.send_signal(getattr(signal, number))
     process.communicate(timeout=20)
     assert process.returncode == 0
     assert not psutil.pid_exists(engine)

@@ -336,6 +336,31 @@ def test_a_model_that_ends_its_engine_while_answering_is_remembered_until_it_ans
     assert not client.fatal_moment(model)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+@pytest.mark.parametrize("script", [{"load_crash": "SIGTERM"}, {"crash_at": 1, "crash_how": "SIGHUP"}])
+def test_an_engine_that_is_asked_to_end_from_outside_does_not_blame_its_model(
+    qtbot: QtBot, make: Make, model: Path, script: dict[str, Any]
+) -> None:
+    client = make(**script)
+    client.load(model, LoadParams())
+    id = client.generate(REQUEST)
+    qtbot.waitUntil(ended(client, id), timeout=10_000)
+    assert client.all("failed")[0][1].code == "engine_ended_from_outside"
+    assert not client.fatal_moment(model)
+
+
+def test_an_engine_that_is_ended_with_its_window_does_not_blame_its_model(
+    qtbot: QtBot, make: Make, model: Path
+) -> None:
+    client = make(load_seconds=60.0)
+    client.load(model, LoadParams())
+    qtbot.waitUntil(lambda: client.state is EngineState.LOADING, timeout=10_000)
+    client.kill_now()
+    assert client.pid == 0
+    assert not client.fatal_moment(model)
+    assert not client.all("crashed")
+
+
 def test_notes_of_earlier_versions_about_fatal_models_are_understood(model: Path) -> None:
     state = StateFile(places().state_file)
     found = model.stat()

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lived_time import clock
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 _PATIENCE = 60.0
 
@@ -50,10 +52,10 @@ class DrivenWindow:
 
     def until(self, reached: Callable[[dict[str, Any]], bool], *, seconds: float = _PATIENCE) -> dict[str, Any]:
         """Returns the first state that fits. Raises AssertionError after a while."""
-        deadline = time.monotonic() + seconds
+        deadline = clock().now() + seconds
         state = self.do("look")
         while not reached(state):
-            assert time.monotonic() < deadline, f"never reached: {state}"
+            assert clock().now() < deadline, f"never reached: {state}"
             time.sleep(0.02)
             state = self.do("look")
         return state

@@ -6,6 +6,7 @@ The profile grows with every kill, and everything that was ever finished is held
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import sqlite3
@@ -21,15 +22,18 @@ from desktop.store.exchange import as_json
 from desktop.store.records import ChatRecord, MessageRecord, OpenChat, new_id
 from desktop.store.schema import MIGRATIONS
 from driven_window import DrivenWindow
+from lived_time import clock, still_running
 from runtime.messages import Role
 from user_ledger import Ledger
 
 MOMENTS = ("streaming", "editing", "deleting", "importing", "migrating", "converting", "regenerating", "starting",
-           "sending", "renaming")  # fmt: skip
+           "sending", "renaming", "loading")  # fmt: skip
 _IMPORTED = 400  # messages
 _PATIENCE = 20.0  # seconds
 _TURNS = 3  # finished before the moment comes
 _SCRIPT = {"echo": True, "delay": 0.01}
+_LOADING = {"load_seconds": 30.0}
+_UNREADY = ("migrating", "starting", "loading")
 
 
 class Kills:
@@ -55,22 +59,24 @@ class Kills:
         self._seen.clear()
         if moment == "migrating" and self._database.exists():
             self._grow_old()
-        self._open()
-        if moment not in ("migrating", "starting"):
+        self._open(**_LOADING if moment == "loading" else {})
+        if moment not in _UNREADY:
             self._finish_some()
             getattr(self, f"_{moment}")()
         else:
+            if moment == "loading":
+                self._window.until(lambda state: state["engine"] == "loading")
             time.sleep(self._draw.uniform(0, 0.4))
         self._kill()
         self._look(moment)
 
     # --- before the moment -----------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        started = time.monotonic()
-        self._window = DrivenWindow(self.home, script=_SCRIPT, PYTHONPATH=os.pathsep.join(_paths()))
+    def _open(self, **changes: Any) -> None:
+        started = clock().now()
+        self._window = DrivenWindow(self.home, script={**_SCRIPT, **changes}, PYTHONPATH=os.pathsep.join(_paths()))
         self._window.until(lambda state: state["engine"] != "not yet")
-        self.starts.append(time.monotonic() - started)
+        self.starts.append(clock().now() - started)
 
     def _finish_some(self) -> None:
         self._window.ready()
@@ -85,7 +91,7 @@ class Kills:
         text = f"m{self._told} " + "word " * words
         state = self._window.do("send", text=text.strip())
         self.ledger.send(text.strip(), state["chat"])
-        self._last_sent = (time.monotonic(), text.strip())
+        self._last_sent = (clock().now(), text.strip())
         return state
 
     def _note_ended(self, state: dict[str, Any]) -> None:
@@ -117,7 +123,7 @@ class Kills:
         self._told += 1
         text = f"m{self._told} edited " + "word " * 100
         self.ledger.send(text.strip(), state["chat"])
-        self._last_sent = (time.monotonic(), text.strip())
+        self._last_sent = (clock().now(), text.strip())
         self._window.do("edit", id=state["ids"][2], text=text.strip())
         self._watch(self._draw.uniform(0, 1.5))
 
@@ -170,24 +176,24 @@ class Kills:
             self._window.do("draft", text=f"a draft {number}")
 
     def _watch(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        until = clock().now() + seconds
+        while clock().now() < until:
             state = self._window.do("look")
             self._note_ended(state)
             if state["ids"]:
-                self._seen.append((time.monotonic(), state["ids"][-1], state["texts"][-1]))
+                self._seen.append((clock().now(), state["ids"][-1], state["texts"][-1]))
             time.sleep(0.02)
 
     # --- after it --------------------------------------------------------------------------------------------------
 
     def _kill(self) -> None:
         family = psutil.Process(self._window.process.pid).children(recursive=True)
-        self._killed_at = time.monotonic()
+        self._killed_at = clock().now()
         self._window.kill()
         if self._last_sent[0] > self._killed_at - 1.0:
             self.ledger.dropped.append(self._last_sent[1])  # as of the answer, the last second may be missing
-        assert psutil.wait_procs(family, timeout=_PATIENCE)[1] == [], "a process outlived the window"
-        self.ends.append(time.monotonic() - self._killed_at)
+        assert still_running(family, _PATIENCE) == [], "a process outlived the window"
+        self.ends.append(clock().now() - self._killed_at)
 
     def _look(self, moment: str) -> None:
         """Opens the file as the next start does."""
@@ -201,8 +207,14 @@ class Kills:
             database.recover()
         assert self.ledger.faults(self._database) == [], moment
         self._check_partial(moment)
+        assert "fatal_models" not in self._remembered(), moment
         assert list(self._folder.glob("*.part*")) == [], moment
         assert list(self._folder.glob("*.tmp*")) == [], moment
+
+    def _remembered(self) -> dict[str, Any]:
+        """A killed window took its engine along: that is no fault of the model, which the next start loads."""
+        file = self.home / "state.json"
+        return dict(json.loads(file.read_bytes())) if file.exists() else {}
 
     def _check_partial(self, moment: str) -> None:
         known = [(id, text) for at, id, text in self._seen if at <= self._killed_at - 1.0]

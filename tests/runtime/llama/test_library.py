@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.llama import library
+from runtime.llama import files, library
 from runtime.params import LoadParams
 
 
@@ -42,7 +42,7 @@ def test_the_last_that_an_aborting_library_says_is_its_reason() -> None:
 import ctypes
 from runtime.llama import library
 library.load_library()
-ctypes.CDLL(str(library.library_folder() / "libggml-base.so")).ggml_abort(b"file.cpp", 1, b"the reason")
+ctypes.CDLL(str(files.library_folder() / "libggml-base.so")).ggml_abort(b"file.cpp", 1, b"the reason")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGABRT
@@ -67,16 +67,16 @@ def test_the_processor_is_among_the_devices() -> None:
 
 def test_a_missing_package_is_a_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(library.EngineLibraryMissing, match="llama-cpp-python is not installed"):
+    with pytest.raises(files.EngineLibraryMissing, match="llama-cpp-python is not installed"):
         library._import_functions()
 
 
 def test_a_missing_library_file_is_a_clear_sentence(tmp_path: Path) -> None:
     code = """
-from runtime.llama import library
+from runtime.llama import files, library
 try:
     library.load_library()
-except library.EngineLibraryMissing as error:
+except files.EngineLibraryMissing as error:
     print(error.info.code, error.info.message)
 """
     printed = in_new_process(code, LLAMA_CPP_LIB_PATH=str(tmp_path))
@@ -95,9 +95,9 @@ def test_backends_are_looked_for_in_our_own_folders_only(tmp_path: Path, monkeyp
     (dynamic / "libggml-vulkan.so").touch()
     (elsewhere / "libggml-evil.so").touch()
     monkeypatch.chdir(elsewhere)
-    monkeypatch.setattr(library.sys, "platform", "linux")
+    monkeypatch.setattr(files.sys, "platform", "linux")
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(ours))
-    assert [file.name for file in library.backend_files()] == ["libggml-cpu-haswell.so", "libggml-vulkan.so"]
+    assert [file.name for file in files.backend_files()] == ["libggml-cpu-haswell.so", "libggml-vulkan.so"]
 
 
 def test_naming_processor_code_where_there_is_only_one_is_noted() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime.llama import variants
-from runtime.llama.variants import NEEDS, Unusable, ranked
+from runtime.llama.variants import NEEDS, Unusable, names_here, ranked
 
 SOURCE = next(Path(__file__).parents[3].glob("build/llama-cpp-python-*/vendor/llama.cpp/ggml/src"), None)
 # CMake's word for an instruction set -> Linux's words, as the compiler's options mean them
@@ -66,3 +66,11 @@ def test_a_file_that_is_no_library_is_named_damaged(tmp_path: Path) -> None:
 
 def test_other_back_ends_are_no_variants() -> None:
     assert ranked([Path("libggml-vulkan.so"), Path("libggml-base.so")]) == ()
+
+
+def test_names_are_those_of_files_that_the_system_allows_the_newest_first() -> None:
+    def no_amx(features: Iterable[str]) -> frozenset[str]:
+        return frozenset(features) & {"amx_tile", "amx_int8"}
+
+    found = [*files("x64", "haswell", "sapphirerapids", "zen4", "future"), Path("/lib/libggml-vulkan.so")]
+    assert names_here(found, no_amx) == ("zen4", "haswell", "x64", "future")
