@@ -257,9 +257,9 @@ class Application(QObject):
         yield
         self._dress()
         yield
-        newer = MainWindow(self.parts, in_steps=True)
-        yield from newer.steps
         older = self.window
+        newer = MainWindow(self.parts, in_steps=True, replaces=older)
+        yield from newer.steps
         self._place(newer)
         older.hand_over(newer)
 

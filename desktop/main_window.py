@@ -98,10 +98,13 @@ class MainWindow(QWidget):
 
     quit_requested = Signal()
 
-    def __init__(self, parts: Parts, *, in_steps: bool = False) -> None:
-        """With `in_steps`, nothing is there until all `steps` were taken, so that none of them takes long."""
+    def __init__(self, parts: Parts, *, in_steps: bool = False, replaces: MainWindow | None = None) -> None:
+        """With `in_steps`, nothing is there until all `steps` were taken, so that none of them takes long.
+
+        A window that `replaces` another is built beside it, and is then handed over what is written there.
+        """
         super().__init__()
-        self._parts = parts
+        self._parts, self._is_first = parts, replaces is None
         self._panel: SettingsPanel | None = None
         self._sidebar_wanted = True
         self._sidebar_width, self._panel_width = Size.SIDEBAR[1], Size.PANEL[1]
@@ -137,7 +140,7 @@ class MainWindow(QWidget):
         self.links, self.zoom = LinkOpener(self), Zoom(parts.state, self)
         self.empty = EmptyState()
         yield
-        self.composing = ComposingArea(parts.session, parts.client, parts.items)
+        self.composing = ComposingArea(parts.session, parts.client, parts.items, in_charge=self._is_first)
         self.ledger = LedgerControl(parts.session, self.view, self.composing, self)
         self.remedies = RemedyActions(
             self, models=parts.models, session=parts.session, live=parts.live, client=parts.client, parent=self

@@ -18,6 +18,7 @@ from desktop.chat.waiting_rows import WaitingRows
 from desktop.controls.buttons import Button, Words
 from desktop.controls.undo import UndoBar
 from desktop.engine_client import EngineClient
+from desktop.store.records import Edit
 from desktop.theme import Space, current_theme
 from runtime.messages import Role
 from runtime.protocol import Finished
@@ -64,16 +65,22 @@ class ComposingArea(QWidget):
     about_to_send = Signal()
 
     def __init__(
-        self, session: ChatSession, client: EngineClient, items: MessageListModel, parent: QWidget | None = None
-    ) -> None:
+        self, session: ChatSession, client: EngineClient, items: MessageListModel, parent: QWidget | None = None, *,
+        in_charge: bool = True,
+    ) -> None:  # fmt: skip
+        """One that is not `in_charge` is built while another is still written in, and is handed over what that holds.
+
+        Until then, and once it has handed over itself, it tells the session nothing: its field is not what is written.
+        """
         super().__init__(parent)
         self._session, self._client, self._items = session, client, items
+        self._in_charge = in_charge
         self.composer, self.meter = Composer(), ContextMeter(leads=True)
         self.edit_bar, self.retry_bar, self.waiting_rows = EditBar(), RetryBar(), WaitingRows()
         self._waiting = session.waiting
         self._editing, self._before_editing = "", Draft()
         self._drafts: dict[str, Draft] = {}
-        self._left_edits: dict[str, tuple[str, Draft]] = {}  # by chat: the message that was edited, and how far
+        self._edits: dict[str, tuple[str, Draft]] = {}  # by chat: the message that is edited, and how far
         self._chat_id = session.chat_id
         self.context = ContextWatch(session, client, self._written, self)
         self.undo_bar = UndoBar()
@@ -122,10 +129,8 @@ class ComposingArea(QWidget):
         return self._session.send(text)
 
     def _send(self, text: str) -> None:
-        before = self._before_editing  # empty but while an earlier message is edited
         if self.send(text):
-            self._end_edit()
-            self.composer.set_draft(before)
+            self._finish_edit()
         elif self._session.busy and not self._editing:
             self.composer.clear()
             self._waiting.add(self._chat_id, text)
@@ -139,6 +144,7 @@ class ComposingArea(QWidget):
     def _show_waiting(self, chat_id: str) -> None:
         if chat_id == self._chat_id:
             self.waiting_rows.show_texts(self._waiting.of(chat_id))
+        if chat_id == self._chat_id and self._in_charge:
             self._note_draft()
             self._session.keep_draft()  # which holds what waits: it counts as said
 
@@ -154,7 +160,7 @@ class ComposingArea(QWidget):
 
     def _take_back(self, chat_id: str, text: str) -> None:
         """The answer failed: what waited for it is a draft again."""
-        if chat_id == self._chat_id:
+        if chat_id == self._chat_id and self._in_charge:
             self._write_before(text)
             self.meter.say(_("The answer failed, so your next message was not sent. It is here again."))
 
@@ -200,20 +206,47 @@ class ComposingArea(QWidget):
         """Takes a message into the composer; what was written there comes back afterwards."""
         if self._session.busy or item_id not in self._items:
             return
-        if not self._editing:
-            self._before_editing = self.composer.draft
-        self._editing = item_id
-        self.edit_bar.show()
-        self.retry_bar.hide()
-        self.composer.set_draft(Draft.of(self._items.item(self._items.row_of(item_id)).text))
+        if item_id != self._editing:
+            self._let_go()
+            self._begin_edit(item_id, Draft.of(self._text_of(item_id)))
         self.composer.edit.setFocus()
 
     def cancel_edit(self) -> None:
         """Lets go of the message that is edited."""
         if self._editing:
-            before = self._before_editing
-            self._end_edit()
-            self.composer.set_draft(before)
+            self._let_go()
+            self._finish_edit()
+
+    def _begin_edit(self, item_id: str, written: Draft) -> None:
+        if not self._editing:
+            self._before_editing = self.composer.draft
+        self._editing = item_id
+        self.edit_bar.show()
+        self.retry_bar.hide()
+        self.composer.set_draft(written)
+
+    def _let_go(self) -> None:
+        """Offers to bring back what was changed in the message that is edited, and is about to be gone."""
+        item_id, written, chat_id = self._editing, self.composer.draft, self._chat_id
+        if item_id in self._items and written.message != self._text_of(item_id).strip():
+            words = _("What you had changed in the message was let go.")
+            self.undo_bar.offer(words, lambda: self._edit_again(chat_id, item_id, written))
+
+    def _edit_again(self, chat_id: str, item_id: str, written: Draft) -> None:
+        if chat_id == self._chat_id and item_id in self._items:
+            self._begin_edit(item_id, written)
+            self.composer.edit.setFocus()
+
+    def _text_of(self, item_id: str) -> str:
+        return self._items.item(self._items.row_of(item_id)).text
+
+    def _finish_edit(self) -> None:
+        """The edit was sent or let go: what was written before it comes back."""
+        before = self._before_editing  # empty but while an earlier message is edited
+        if self._editing:
+            self._edits.pop(self._chat_id, None)
+        self._end_edit()
+        self.composer.set_draft(before)
 
     def _end_edit(self) -> None:
         self._editing, self._before_editing = "", Draft()
@@ -222,7 +255,8 @@ class ComposingArea(QWidget):
 
     def hand_over(self, newer: ComposingArea) -> None:
         """Gives what is written, and the message that is edited, to the area that takes this one's place."""
-        newer._drafts, newer._left_edits = self._drafts, self._left_edits
+        self._in_charge, newer._in_charge = False, True
+        newer._drafts, newer._edits = self._drafts, self._edits
         newer._editing, newer._before_editing = self._editing, self._before_editing
         newer.edit_bar.setVisible(newer.editing)
         newer.composer.set_draft(self.composer.draft)
@@ -232,20 +266,26 @@ class ComposingArea(QWidget):
 
     def _note_draft(self) -> None:
         """What is edited is no draft; what was written before it still is."""
+        if not self._in_charge:
+            return
         draft = self._before_editing if self._editing else self.composer.draft
         self._drafts[self._chat_id] = draft
-        self._session.set_draft(self._waiting.draft_with(self._chat_id, draft.message))
+        if self._editing:
+            self._edits[self._chat_id] = (self._editing, self.composer.draft)
+        item_id, written = self._edits.get(self._chat_id, ("", Draft()))
+        edit = Edit(item_id, written.message)
+        self._session.set_draft(self._waiting.draft_with(self._chat_id, draft.message), edit)
         self.context.soon()
 
     def _leave_chat(self, chat_id: str) -> None:
-        if self._editing:
-            self._left_edits[self._chat_id] = (self._editing, self.composer.draft)
+        """What is edited there stays known, and goes on when the chat is opened again."""
         self._end_edit()
         self._chat_id = chat_id
         self.waiting_rows.show_texts(self._waiting.of(chat_id))
 
     def _show_draft(self, stored: str) -> None:
         """The session keeps text; how it was folded is known here, for chats seen since the window opened."""
+        self._know_edit(self._session.edit)
         stored = self._waiting.written_in(self._chat_id, stored)
         known = self._drafts.get(self._chat_id)
         self.composer.set_draft(known if known is not None and known.message == stored.strip() else Draft.of(stored))
@@ -253,13 +293,17 @@ class ComposingArea(QWidget):
         self.composer.edit.setFocus()
         self._offer_retry()
 
+    def _know_edit(self, stored: Edit) -> None:
+        item_id, written = self._edits.pop(self._chat_id, ("", Draft()))
+        if stored.message_id:
+            known = (item_id, written.message) == (stored.message_id, stored.text)
+            self._edits[self._chat_id] = (stored.message_id, written if known else Draft.of(stored.text))
+
     def _go_on_editing(self) -> None:
         """An edit that was left with its chat, or interrupted by a look at another version, goes on."""
-        item_id, written = self._left_edits.pop(self._chat_id, ("", Draft()))
+        item_id, written = self._edits.get(self._chat_id, ("", Draft()))
         if item_id in self._items:
-            self._editing, self._before_editing = item_id, self.composer.draft
-            self.edit_bar.show()
-            self.composer.set_draft(written)
+            self._begin_edit(item_id, written)
 
     # --- counting --------------------------------------------------------------------------------------------------
 

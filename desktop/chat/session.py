@@ -31,7 +31,9 @@ from desktop.chat.waiting import WaitingMessages
 from desktop.engine_client import EngineClient
 from desktop.store.chat_store import ChatStore
 from desktop.store.records import (
+    NO_EDIT,
     ChatRecord,
+    Edit,
     MessageRecord,
     MessageState,
     OpenChat,
@@ -130,7 +132,8 @@ class ChatSession(QObject):
         self._stored = False
         self._loading = False
         self._shown_id = ""
-        self._typed_meanwhile: str | None = None  # the draft, where it was changed while its own chat is read again
+        # The draft and the edit, where they were changed while their own chat is read again
+        self._typed_meanwhile: tuple[str, Edit] | None = None
         self._opening = 0  # counts what was asked of the store, so that only the last answer is shown
         self._branch: list[MessageRecord] = []
         self._was_busy = False
@@ -276,7 +279,7 @@ class ChatSession(QObject):
         )
         for record in (question, answer):
             self._store.add_message(record)
-        self._store.set_draft(chat_id, found.chat.draft.removeprefix(text).lstrip("\n"))
+        self._store.set_draft(chat_id, found.chat.draft.removeprefix(text).lstrip("\n"), found.chat.edit)
         self._ask(found.chat, [*found.messages, question], answer.id)
         self.waiting.sent(chat_id)
 
@@ -371,12 +374,17 @@ class ChatSession(QObject):
         if self._stored and not self._loading:
             self._store.set_settings(self.chat_id, settings)
 
-    def set_draft(self, text: str) -> None:
+    @property
+    def edit(self) -> Edit:
+        """The message of this chat that is being written anew, and how far that got."""
+        return self._chat.edit
+
+    def set_draft(self, text: str, edit: Edit = NO_EDIT) -> None:
         """Keeps what is typed and not sent; to be called with every change, it is stored after a short rest."""
         if self._loading and self.chat_id == self._shown_id:
-            self._typed_meanwhile = clean_text(text)
-        elif not self._loading and text != self._chat.draft:
-            self._chat = msgspec.structs.replace(self._chat, draft=clean_text(text))
+            self._typed_meanwhile = clean_text(text), edit
+        elif not self._loading and (text, edit) != (self._chat.draft, self._chat.edit):
+            self._chat = msgspec.structs.replace(self._chat, draft=clean_text(text), edit=edit)
             self._draft_timer.start()
 
     def keep_draft(self) -> None:
@@ -411,8 +419,8 @@ class ChatSession(QObject):
 
     def _flush_draft(self) -> None:
         if self._typed_meanwhile is not None:
-            self._chat = msgspec.structs.replace(self._chat, draft=self._typed_meanwhile)
-            self._typed_meanwhile = None
+            (draft, edit), self._typed_meanwhile = self._typed_meanwhile, None
+            self._chat = msgspec.structs.replace(self._chat, draft=draft, edit=edit)
             self._draft_timer.start()
         if self._draft_timer.isActive():
             self._draft_timer.stop()
@@ -466,8 +474,8 @@ class ChatSession(QObject):
     def _with_draft(self, chat: ChatRecord) -> ChatRecord:
         """Returns a chat that was read with the draft that is newer."""
         newer, self._typed_meanwhile = self._typed_meanwhile, None
-        if newer is not None and chat.id == self._shown_id and newer != chat.draft:
-            chat = msgspec.structs.replace(chat, draft=newer)
+        if newer is not None and chat.id == self._shown_id and newer != (chat.draft, chat.edit):
+            chat = msgspec.structs.replace(chat, draft=newer[0], edit=newer[1])
             self._draft_timer.start()
         self._shown_id = chat.id
         return chat
@@ -644,7 +652,7 @@ class ChatSession(QObject):
     def _store_draft(self) -> None:
         if self._stored or self._chat.draft.strip():
             self._ensure_stored()
-            self._store.set_draft(self.chat_id, self._chat.draft)
+            self._store.set_draft(self.chat_id, self._chat.draft, self._chat.edit)
 
     def _show_busy(self) -> None:
         if self.busy != self._was_busy:

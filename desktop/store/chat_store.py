@@ -25,8 +25,10 @@ from desktop.store.database import ChatDatabase
 from desktop.store.keeper import RETRY_SECONDS, Keeper, Operation, reason
 from desktop.store.notebooks import SaveNotebook, delete_notebook, list_notebooks, read_notebook
 from desktop.store.records import (
+    NO_EDIT,
     ChatRecord,
     ChatSummary,
+    Edit,
     MessageRecord,
     MessageState,
     NotebookRecord,
@@ -146,9 +148,9 @@ class ChatStore(QObject):
     def set_system_prompt(self, chat_id: str, text: str) -> None:
         self._write(lambda database: database.set_system_prompt(chat_id, text))
 
-    def set_draft(self, chat_id: str, text: str) -> None:
+    def set_draft(self, chat_id: str, text: str, edit: Edit = NO_EDIT) -> None:
         """Keeps what is typed and not sent yet."""
-        self._write(lambda database: database.set_draft(chat_id, text))
+        self._write(lambda database: database.set_draft(chat_id, text, edit))
 
     def choose_version(
         self, chat_id: str, message_id: str, step: int, then: Callable[[OpenChat | None], None]

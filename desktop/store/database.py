@@ -17,8 +17,10 @@ import msgspec
 
 from desktop.store import notebooks, reading, search
 from desktop.store.records import (
+    NO_EDIT,
     ChatRecord,
     ChatSummary,
+    Edit,
     MessageRecord,
     MessageState,
     OpenChat,
@@ -131,10 +133,11 @@ class ChatDatabase:
     def create_chat(self, chat: ChatRecord) -> None:
         """Adds a chat; one that is there already stays as it is."""
         self._change(
-            "INSERT OR IGNORE INTO chats (id, title, created, updated, system_prompt, draft, pinned, folder, settings)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO chats (id, title, created, updated, system_prompt, draft, edit_of, edit, pinned,"
+            " folder, settings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             chat.id, clean_text(chat.title), chat.created, chat.updated, clean_text(chat.system_prompt),
-            clean_text(chat.draft), chat.pinned, clean_text(chat.folder), _layer(chat.settings),
+            clean_text(chat.draft), chat.edit.message_id, clean_text(chat.edit.text), chat.pinned,
+            clean_text(chat.folder), _layer(chat.settings),
         )  # fmt: skip
 
     def rename_chat(self, chat_id: str, title: str) -> None:
@@ -176,9 +179,12 @@ class ChatDatabase:
                 self._set_leaf(found.chat.id, found.chat.leaf)
             self._change("UPDATE chats SET updated = ? WHERE id = ?", found.chat.updated, found.chat.id)
 
-    def set_draft(self, chat_id: str, text: str) -> None:
+    def set_draft(self, chat_id: str, text: str, edit: Edit = NO_EDIT) -> None:
         """Keeps what is typed and not sent; the chat does not move in the list for it."""
-        self._change("UPDATE chats SET draft = ? WHERE id = ?", clean_text(text), chat_id)
+        self._change(
+            "UPDATE chats SET draft = ?, edit_of = ?, edit = ? WHERE id = ?",
+            clean_text(text), edit.message_id, clean_text(edit.text), chat_id,
+        )  # fmt: skip
 
     def choose_version(self, chat_id: str, message_id: str, step: int) -> OpenChat | None:
         """Shows the sibling `step` places further, with the newest branch below it; stays at either end."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from desktop.store.records import ChatRecord, MessageRecord, MessageState, OpenChat, new_id, now
+from desktop.store.records import NO_EDIT, ChatRecord, Edit, MessageRecord, MessageState, OpenChat, new_id, now
 from runtime.errors import UserError
 from runtime.messages import Role
 from runtime.text import _
@@ -95,7 +95,9 @@ def _renumbered(found: OpenChat) -> OpenChat:
         for message in found.messages
     )  # fmt: skip
     leaf = ids.get(found.chat.leaf or "") or (messages[-1].id if messages else None)
-    return OpenChat(chat=msgspec.structs.replace(found.chat, id=chat_id, leaf=leaf), messages=messages)
+    edited = ids.get(found.chat.edit.message_id)
+    edit = Edit(edited, found.chat.edit.text) if edited else NO_EDIT
+    return OpenChat(chat=msgspec.structs.replace(found.chat, id=chat_id, leaf=leaf, edit=edit), messages=messages)
 
 
 def _from_messages(items: list[Any], title: str, name: str) -> OpenChat:

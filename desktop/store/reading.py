@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from desktop.store.records import ChatRecord, ChatSummary, MessageRecord, MessageState, OpenChat, Receipt
+from desktop.store.records import ChatRecord, ChatSummary, Edit, MessageRecord, MessageState, OpenChat, Receipt
 from desktop.store.schema import is_damage
 from runtime.errors import ErrorInfo
 from runtime.messages import Role
@@ -101,6 +101,7 @@ def read_chat(connection: sqlite3.Connection, chat_id: str) -> ChatRecord | None
         updated=as_number(row["updated"]),
         system_prompt=as_text(row["system_prompt"]),
         draft=as_text(row["draft"]),
+        edit=Edit(as_text(row["edit_of"]), as_text(row["edit"])),
         leaf=None if row["leaf"] is None else as_text(row["leaf"]),
         pinned=bool(as_number(row["pinned"])),
         folder=as_text(row["folder"]),

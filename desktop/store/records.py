@@ -64,6 +64,16 @@ class MessageRecord(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool = False  # never left out of a prompt
 
 
+class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of a chat that is being written anew and was not sent; without an id, none is."""
+
+    message_id: str = ""
+    text: str = ""
+
+
+NO_EDIT = Edit()
+
+
 class ChatRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One chat without its messages. `leaf` is the last message of the branch that is shown.
 
@@ -76,6 +86,7 @@ class ChatRecord(msgspec.Struct, frozen=True, kw_only=True):
     updated: float = 0.0
     system_prompt: str = ""
     draft: str = ""
+    edit: Edit = NO_EDIT
     leaf: str | None = None
     pinned: bool = False
     folder: str = ""

@@ -76,6 +76,10 @@ MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE messages ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    ALTER TABLE chats ADD COLUMN edit_of TEXT NOT NULL DEFAULT '';
+    ALTER TABLE chats ADD COLUMN edit TEXT NOT NULL DEFAULT '';
+    """,
 )
 
 

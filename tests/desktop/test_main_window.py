@@ -187,7 +187,7 @@ def test_window_built_again_takes_over_what_is_written(open_window: Open, qtbot:
     older = open_window()
     older.composing.composer.set_draft(Draft("half a thought", ("y" * 30_000,)))
     older.show_prompt(True)
-    newer = MainWindow(older._parts)
+    newer = MainWindow(older._parts, replaces=older)
     qtbot.addWidget(newer)
     older.hand_over(newer)
     assert newer.composing.composer.draft == older.composing.composer.draft
@@ -280,19 +280,102 @@ def test_an_edit_goes_on_where_it_was_left(open_window: Open, qtbot: QtBot) -> N
     assert window.composing.composer.draft == Draft("half a thought")
 
 
+def half_edited(window: MainWindow, qtbot: QtBot) -> str:
+    """Leaves an edit half done, together with a draft, and returns the chat's id."""
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    window.composing.composer.set_draft(Draft("half a thought"))
+    window.composing.edit(window._parts.items.item(0).id)
+    window.composing.composer.set_draft(Draft("one and a half"))
+    return window._parts.session.chat_id
+
+
+def test_an_edit_outlives_its_window(open_window: Open, qtbot: QtBot) -> None:
+    first = ready(open_window(), qtbot)
+    chat = half_edited(first, qtbot)
+    first._parts.session.close()
+    first._parts.store.close()
+    later = ready(open_window(), qtbot)
+    later._open_chat(chat, None)
+    qtbot.waitUntil(lambda: later.composing.editing)
+    assert later.composing.composer.draft == Draft("one and a half")
+    write(later, qtbot, "one and a half")
+    assert texts(later)[0] == "one and a half"
+    assert later.composing.composer.draft == Draft("half a thought")
+    later._parts.session.keep_draft()
+    later.new_chat()
+    later._open_chat(chat, None)
+    qtbot.waitUntil(lambda: later.composing.composer.draft == Draft("half a thought"))
+    assert not later.composing.editing, "it was sent"
+
+
+def test_an_edit_waits_while_another_branch_is_shown(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    write(window, qtbot, "one")
+    answered(window, qtbot)
+    window.composing.edit(window._parts.items.item(0).id)
+    write(window, qtbot, "two")
+    answered(window, qtbot)
+    window.composing.edit(window._parts.items.item(0).id)
+    window.composing.composer.set_draft(Draft("two and a half"))
+    window._parts.session.choose_version(window._parts.items.item(0).id, -1)
+    qtbot.waitUntil(lambda: texts(window)[0] == "one")
+    assert (window.composing.editing, window.composing.composer.draft) == (False, Draft())
+    window._parts.session.choose_version(window._parts.items.item(0).id, 1)
+    qtbot.waitUntil(lambda: window.composing.editing)
+    assert window.composing.composer.draft == Draft("two and a half")
+
+
+def test_an_edit_that_is_let_go_can_be_brought_back(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    half_edited(window, qtbot)
+    window._escape()
+    assert window.composing.composer.draft == Draft("half a thought")
+    window.composing.undo_bar.button.click()
+    assert (window.composing.editing, window.composing.composer.draft) == (True, Draft("one and a half"))
+    window._escape()
+    assert window.composing.composer.draft == Draft("half a thought")
+
+
+def test_asking_twice_to_edit_a_message_keeps_what_was_changed(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    half_edited(window, qtbot)
+    window.composing.edit(window._parts.items.item(0).id)
+    assert window.composing.composer.draft == Draft("one and a half")
+
+
 def test_window_built_again_goes_on_editing(open_window: Open, qtbot: QtBot) -> None:
     older = ready(open_window(), qtbot)
     write(older, qtbot, "one")
     answered(older, qtbot)
     older.composing.composer.set_draft(Draft("half a thought"))
     older.composing.edit(older._parts.items.item(0).id)
-    newer = MainWindow(older._parts)
+    newer = MainWindow(older._parts, replaces=older)
     qtbot.addWidget(newer)
     older.hand_over(newer)
     assert (newer.composing.editing, newer.composing.composer.draft) == (True, Draft("one"))
     assert not newer.composing.edit_bar.isHidden()
     newer._escape()
     assert newer.composing.composer.draft == Draft("half a thought")
+
+
+def test_what_is_written_while_another_window_is_being_built_stays(open_window: Open, qtbot: QtBot) -> None:
+    older = ready(open_window(), qtbot)
+    write(older, qtbot, "one")
+    answered(older, qtbot)
+    older.composing.composer.set_draft(Draft("half a thought"))
+    newer = MainWindow(older._parts, replaces=older)
+    qtbot.addWidget(newer)
+    assert older._parts.session._chat.draft == "half a thought"
+    older._parts.session.choose_version(older._parts.items.item(0).id, 1)  # what is stored is shown again
+    qtbot.waitUntil(lambda: not older._parts.session._loading)
+    assert older.composing.composer.draft == Draft("half a thought")
+    older._parts.session.waiting.add(older._parts.session.chat_id, "what waits")
+    assert stored_draft(older, qtbot) == "what waits\n\nhalf a thought"
+    older.hand_over(newer)
+    newer.composing.composer.set_draft(Draft("a whole thought"))
+    newer._parts.session.waiting.take(newer._parts.session.chat_id, 0)
+    assert stored_draft(newer, qtbot) == "a whole thought"
 
 
 def test_load_failure_that_stands_at_the_answer_is_not_said_twice(open_window: Open, qtbot: QtBot) -> None:

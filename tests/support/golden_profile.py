@@ -2,7 +2,7 @@
 
 Run it when the chats' format has got a new number, before that version is released:
 
-    PYTHONPATH=. python tests/support/golden_profile.py tests/desktop/store/profiles/v6
+    PYTHONPATH=. python tests/support/golden_profile.py tests/desktop/store/profiles/v7
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from desktop.store.database import ChatDatabase
 from desktop.store.notebooks import SaveNotebook
-from desktop.store.records import ChatRecord, MessageRecord, MessageState, NotebookRecord, Receipt
+from desktop.store.records import ChatRecord, Edit, MessageRecord, MessageState, NotebookRecord, Receipt
 from runtime.errors import ErrorInfo
 from runtime.messages import Role
 from runtime.saved_settings import SavedSettings
@@ -27,6 +27,7 @@ def write_profile(folder: Path) -> None:
         _write_long_chat(database)
         _write_other_chats(database)
         database.pin_messages(["q1"], True)
+        database.set_draft("second", "", Edit("b1", "Rye, wheat"))
         database.keep_receipt("a1", Receipt(reason="end", seed=7))
         book = NotebookRecord(id="n", title="Notes", text="Grain by grain", created=1.0, updated=2.0, mark=(6, 8))
         SaveNotebook(book)(database)

@@ -61,7 +61,7 @@ class Ledger:
                 for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"
             ]  # fmt: skip
             rows = {row["id"]: row for row in connection.execute("SELECT * FROM messages")}
-            drafts = [row[0] for row in connection.execute("SELECT draft FROM chats")]
+            drafts = [text for row in connection.execute("SELECT draft, edit FROM chats") for text in row]
             deleted = [row[0] for row in connection.execute("SELECT id FROM chats WHERE deleted IS NOT NULL")]
         found += [f"chat {id} was deleted by nobody" for id in deleted if id not in self.deleted]
         contents = {id: row["content"] for id, row in rows.items()}

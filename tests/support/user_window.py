@@ -145,7 +145,7 @@ class UserWindow:
     def _written(self) -> list[str]:
         """Returns what stands in the field, or comes back to it."""
         composing = self._opening.application.window.composing
-        edits = [draft.message for _id, draft in composing._left_edits.values()]
+        edits = [draft.message for _id, draft in composing._edits.values()]
         return [composing.composer.draft.message, composing._before_editing.message, *edits]
 
     def _drop(self, written: str) -> None:

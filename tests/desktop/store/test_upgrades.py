@@ -16,7 +16,7 @@ import pytest
 import golden_profile
 from desktop.store.database import ChatDatabase
 from desktop.store.notebooks import read_notebook
-from desktop.store.records import MessageState
+from desktop.store.records import Edit, MessageState
 from desktop.store.schema import MIGRATIONS, NewerChats
 from runtime.saved_settings import SavedSettings
 
@@ -81,6 +81,7 @@ def test_what_a_format_brought_is_kept_from_it_on(profile: Path, version: int) -
         has_settings, has_receipts, has_notebooks = version >= 2, version >= 3, version >= 4
         assert (second.chat.pinned, second.chat.folder) == ((True, "Recipes") if has_settings else (False, ""))
         assert second.chat.settings == ({"temperature": 0.1} if has_settings else {})
+        assert second.chat.edit == (Edit("b1", "Rye, wheat") if version >= 6 else Edit())
         receipt = database.receipt("a1")
         assert (msgspec.json.decode(receipt)["seed"] if receipt else None) == (7 if has_receipts else None)
         book = read_notebook(database.connection, "n")

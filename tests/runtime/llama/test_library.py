@@ -40,7 +40,7 @@ print(os.environ["GOMP_SPINCOUNT"])
 def test_the_last_that_an_aborting_library_says_is_its_reason() -> None:
     code = """
 import ctypes
-from runtime.llama import library
+from runtime.llama import files, library
 library.load_library()
 ctypes.CDLL(str(files.library_folder() / "libggml-base.so")).ggml_abort(b"file.cpp", 1, b"the reason")
 """
