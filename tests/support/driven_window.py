@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lived_time import clock
+from lived_time import clock, waited
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _PATIENCE = 60.0
@@ -59,6 +59,10 @@ class DrivenWindow:
             time.sleep(0.02)
             state = self.do("look")
         return state
+
+    def lived(self) -> float:
+        """Returns seconds since some moment, without those in which it stood still or waited for a processor."""
+        return clock().now() - waited(self.process.pid)
 
     def ready(self) -> dict[str, Any]:
         """Waits until the model is loaded."""

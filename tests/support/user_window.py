@@ -27,6 +27,7 @@ from user_actions import Actions
 from user_ledger import Ledger
 
 SLOWEST_MS = 400  # of the window's thread in one turn of its loop; far over what is aimed at, for slow machines
+_SLOWEST_PIECES = 200  # and as much as so many times a known piece of work (`LoopWatch.pace`), which is 400 ms at rest
 _PAUSES = (0, 0, 1, 5, 20, 60, 250)  # milliseconds until the next action
 _TRIES = 3
 _FIRST_MS = 600  # the window is built, and the model is on its way
@@ -107,13 +108,11 @@ class UserWindow:
             return
         number, self._next = self._next, self._next + 1
         self._hear_window()
-        written = "\n".join(self._written())
         name = self._actions.take(number, plan["seed"])
         self._done.append(f"{number} {name}")
         if name == "die":
             self._die()
         elif name == "close":
-            self._drop(written)  # of an edit that was not sent; drafts are kept, which is tested elsewhere
             self._closing = True
         else:
             pause = Random(f"{plan['seed']}:{number}:pause").choice(_PAUSES)
@@ -167,9 +166,15 @@ class UserWindow:
             self._look(tries - 1)
             return
         self._faults += found
-        if self._watch.longest > SLOWEST_MS:
-            self._faults.append(f"{self._watch.longest:.0f} ms in one turn: {self._watch.where}")
+        self._check_turns()
         self._act()
+
+    def _check_turns(self) -> None:
+        if self._watch.longest > SLOWEST_MS:
+            longest, where, pace = self._watch.longest, self._watch.where, self._watch.pace()
+            self._watch.forget()
+            if longest > _SLOWEST_PIECES * pace:
+                self._faults.append(f"{longest:.0f} ms in one turn, {longest / pace:.0f} pieces of work: {where}")
 
     def _say(self) -> None:
         self._ledger.keep(self._ledger_file)
