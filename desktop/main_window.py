@@ -791,12 +791,17 @@ class MainWindow(QWidget):
         self._parts.state.set(STATE_KEY, kept)
 
     def hand_over(self, newer: MainWindow) -> None:
-        """Gives what is being written to the window that takes this one's place."""
+        """Gives what is being written, searched for and looked at to the window that takes this one's place."""
+        self.system_prompt.commit()
         self.composing.hand_over(newer.composing)
         newer.show_prompt(not self.system_prompt.isHidden())
         newer.notice.take_over(self.notice)
         newer.view.take_over(self.view)
-        newer.pages.turn_to(self.pages.page)
+        newer.find_in_chat.take_over(self.find_in_chat)
+        newer.sidebar.search.setText(self.sidebar.search.text())
+        newer.pages.take_over(self.pages)
+        if self._panel is not None and newer._panel is not None:
+            newer._panel.take_over(self._panel)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

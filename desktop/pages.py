@@ -58,6 +58,7 @@ class Pages(QStackedWidget):
         self._background = Background(self)
         self._background.failed.connect(self.failed)
         self._pending_folder = ""
+        self._left: dict[str, Any] = {}  # what was chosen and written on pages of the window before
         self._models: tuple[ModelInfo, ...] = ()
         self.addWidget(centre)
         parts.models.listed.connect(self._take_models)
@@ -87,6 +88,12 @@ class Pages(QStackedWidget):
         else:
             self._open_soon(page)
         self.turned.emit(page)
+
+    def take_over(self, older: Pages) -> None:
+        """Turns to the page that the window before shows; what was chosen and written on its pages stays."""
+        self._models = older._models
+        self._left = {**older._left, **{name: page.left() for name, page in older._pages.items()}}
+        self.turn_to(older.page)
 
     def _enter(self, page: str) -> None:
         made = self._pages[page]
@@ -133,6 +140,8 @@ class Pages(QStackedWidget):
         yield
         self._pages[page] = made
         join(made)
+        if page in self._left:
+            made.go_on_from(self._left.pop(page))
         if self._page == page:
             self._enter(page)
 

@@ -44,6 +44,12 @@ class FindInChat(QObject):
         if self.finder.pattern is None:
             self._search()
 
+    def take_over(self, older: FindInChat) -> None:
+        """Searches for what another one searches for."""
+        self.bar.field.setText(older.bar.field.text())
+        if not older.bar.isHidden():
+            self.open()
+
     def close(self) -> None:
         """Takes the bar and the marks away; the reader stays where they are."""
         self._later.stop()

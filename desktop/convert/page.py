@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,17 @@ if TYPE_CHECKING:
 _ASK_MS = 250
 # Refusals that a person can agree to, and the words of the button that does.
 _AGREE = {"target_exists": N_("Replace it"), "quantized_already": N_("Convert it all the same")}
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a person chose and wrote on the page; without a `target` the one that is proposed."""
+
+    source: str
+    recipe: str
+    target: str
+    verify: bool
+    measure: bool
 
 
 class ConvertPage(QWidget):
@@ -237,6 +248,21 @@ class ConvertPage(QWidget):
             row = self.source.count() - 1
         self.source.setCurrentIndex(max(row, 0))
         self._take_source()
+
+    def left(self) -> Left:
+        """Returns what is chosen and written, for the page that takes this one's place in another language."""
+        target = self.target.text() if self._target_edited else ""
+        return Left(self._wanted, self.recipe, target, self.verify.isChecked(), self.measure.isChecked())
+
+    def go_on_from(self, left: Left) -> None:
+        """Takes what was chosen and written on another page."""
+        if left.source:
+            self.choose(left.source)
+        self.table.selectRow(next(number for number, kind in enumerate(OFFERED) if kind.name == left.recipe))
+        self.verify.setChecked(left.verify)
+        self.measure.setChecked(left.measure)
+        if left.target:
+            self._take_target(left.target)
 
     def _take_source(self) -> None:
         self._wanted = str(self.source.currentData() or "")

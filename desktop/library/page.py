@@ -197,6 +197,18 @@ class LibraryPage(QWidget):
         self._wanted = path
         self._keep_selection()
 
+    def left(self) -> tuple[str, str, str]:
+        """Returns what is searched for, the order and the chosen model, for the page that takes this one's place."""
+        return self.search.text(), str(self.sort.currentData()), self._wanted
+
+    def go_on_from(self, left: tuple[str, str, str]) -> None:
+        """Takes what was chosen on another page."""
+        words, order, wanted = left
+        self.search.setText(words)
+        self.sort.setCurrentIndex(self.sort.findData(order))
+        self._sort(order)
+        self.choose(wanted)
+
     def _word_notes(self, problems: Sequence[str]) -> None:
         notes = [one_line(problem, limit=300) for problem in problems[:_MOST_NOTES]]
         if not self.rows.total:

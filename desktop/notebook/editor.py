@@ -88,6 +88,15 @@ class NotebookEdit(QPlainTextEdit):
         selection.cursor, selection.format = cursor, form
         self.setExtraSelections([selection])
 
+    def select(self, anchor: int, position: int) -> None:
+        """Selects from one place to another, as far as the text reaches; equal ones put the cursor there."""
+        end = self.document().characterCount() - 1
+        cursor = self.textCursor()
+        cursor.setPosition(min(anchor, end))
+        cursor.setPosition(min(position, end), QTextCursor.MoveMode.KeepAnchor)
+        self.setTextCursor(cursor)
+        self.ensureCursorVisible()
+
     @property
     def place(self) -> int:
         """Where the model would go on: behind what is selected, or at the cursor."""

@@ -164,6 +164,17 @@ class NotebookPage(QWidget):
         self._books.open_latest()
         self.edit.setFocus()
 
+    def left(self) -> tuple[str, int, int]:
+        """Returns the notebook and what is selected in it, for the page that takes this one's place."""
+        cursor = self.edit.textCursor()
+        return self._books.current.id, cursor.anchor(), cursor.position()
+
+    def go_on_from(self, left: tuple[str, int, int]) -> None:
+        """Puts the cursor where it was on another page: there the model goes on."""
+        id, anchor, position = left
+        if id == self._books.current.id:
+            self.edit.select(anchor, position)
+
     def _show(self, book: Notebook) -> None:
         if self._book is not None:
             self._book.mark_changed.disconnect(self._update_buttons)

@@ -61,6 +61,8 @@ class SettingsPanel(QWidget):
         self.scope = ScopeBar(live, presets) if presets is not None else None
         self._sections: list[Section] = []
         self._unmade = deque(self._titles())
+        self._unfolded: dict[str, tuple[bool, bool]] = {}  # by title, as another panel has them
+        self._scroll_to: int | None = None
         self.search = SearchField(_("Search settings"))
         self.search.textChanged.connect(self._find)
         self._nothing = Words(_("No setting has this in its name or help."), tone="quiet")
@@ -76,8 +78,9 @@ class SettingsPanel(QWidget):
             self._make_section(self._unmade.popleft())
         elif steps:
             steps.popleft()()
-        else:
+        elif self.settled:
             self._next_step.stop()
+            QTimer.singleShot(0, self, self._scroll_back)  # the layout comes first
 
     @property
     def settled(self) -> bool:
@@ -101,7 +104,9 @@ class SettingsPanel(QWidget):
         section = Section(title, settings, self._live, first_row=self._first_rows().get(title), parent=self)
         self._column.insertWidget(len(self._sections), section)
         self._sections.append(section)
-        if _ORDER.get(title, False):
+        if title in self._unfolded:
+            self._openings.append(partial(section.unfold, *self._unfolded[title]))
+        elif _ORDER.get(title, False):
             self._openings.append(partial(section.set_open, True))
 
     def _first_rows(self) -> dict[str, Callable[[], QWidget]]:
@@ -166,13 +171,27 @@ class SettingsPanel(QWidget):
         column.setSpacing(Space.TINY)
         column.addWidget(self._nothing)
         column.addStretch(1)
-        area = QScrollArea()
+        area = self._area = QScrollArea()
         area.setObjectName("panelScroll")
         area.setWidgetResizable(True)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(body)
         return area
+
+    def take_over(self, older: SettingsPanel) -> None:
+        """Shows what another panel shows: what is searched for, what is unfolded, and the place in it."""
+        self._unfolded = {section.title: section.unfolded for section in older._sections}
+        for section in self._sections:
+            self._openings.append(partial(section.unfold, *self._unfolded.get(section.title, section.unfolded)))
+        self._scroll_to = older._area.verticalScrollBar().value()
+        self.search.setText(older.search.text())
+        self._next_step.start()
+
+    def _scroll_back(self) -> None:
+        if self._scroll_to is not None:
+            self._area.verticalScrollBar().setValue(self._scroll_to)
+            self._scroll_to = None
 
     def show_reload(self, needed: bool) -> None:
         """Offers to load the model again where a changed setting waits for it."""

@@ -97,6 +97,16 @@ class Section(QWidget):
         self._filter = names & {declared.name for declared in self._settings} if names is not None else None
         self._apply()
 
+    @property
+    def unfolded(self) -> tuple[bool, bool]:
+        """Whether it is open where nothing is searched for, and whether the advanced settings show."""
+        return self._wanted_open, self._show_all
+
+    def unfold(self, is_open: bool, show_all: bool) -> None:
+        """Folds or unfolds it in both ways."""
+        self._wanted_open, self._show_all = is_open, show_all
+        self._apply()
+
     def toggle_all(self) -> None:
         """Shows the advanced settings too, or folds them again."""
         self._show_all = not self._show_all

@@ -133,11 +133,10 @@ class ChatDatabase:
     def create_chat(self, chat: ChatRecord) -> None:
         """Adds a chat; one that is there already stays as it is."""
         self._change(
-            "INSERT OR IGNORE INTO chats (id, title, created, updated, system_prompt, draft, edit_of, edit, pinned,"
-            " folder, settings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO chats (id, title, created, updated, system_prompt, draft, pinned, folder, settings)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             chat.id, clean_text(chat.title), chat.created, chat.updated, clean_text(chat.system_prompt),
-            clean_text(chat.draft), chat.edit.message_id, clean_text(chat.edit.text), chat.pinned,
-            clean_text(chat.folder), _layer(chat.settings),
+            clean_text(chat.draft), chat.pinned, clean_text(chat.folder), _layer(chat.settings),
         )  # fmt: skip
 
     def rename_chat(self, chat_id: str, title: str) -> None:
@@ -177,6 +176,7 @@ class ChatDatabase:
                 self.add_message(message)
             if found.chat.leaf is not None:
                 self._set_leaf(found.chat.id, found.chat.leaf)
+            self.set_draft(found.chat.id, found.chat.draft, found.chat.edit)
             self._change("UPDATE chats SET updated = ? WHERE id = ?", found.chat.updated, found.chat.id)
 
     def set_draft(self, chat_id: str, text: str, edit: Edit = NO_EDIT) -> None:

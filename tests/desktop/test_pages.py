@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+import tiny_gguf
 from desktop.convert.page import ConvertPage
 from desktop.library.page import LibraryPage
 from desktop.main_window import MainWindow
@@ -74,3 +76,106 @@ def test_the_settings_are_built_section_by_section(window: MainWindow, qtbot: Qt
     assert not expert.settled, "the rows follow"
     qtbot.waitUntil(lambda: expert.settled, timeout=20_000)
     assert sum(row.isVisible() for row in expert.rows.values()) > 5
+
+
+@pytest.fixture
+def later(window: MainWindow, qapp: QApplication, qtbot: QtBot) -> Callable[[], MainWindow]:
+    """Builds the window that takes the place of the first one, as another language does."""
+
+    def made() -> MainWindow:
+        newer = MainWindow(window._parts, replaces=window)
+        qtbot.addWidget(newer)
+        window.hand_over(newer)
+        newer.show()
+        return newer
+
+    return made
+
+
+def test_another_language_keeps_what_was_chosen_for_a_conversion(
+    window: MainWindow, later: Callable[[], MainWindow], tmp_path: Path, qtbot: QtBot
+) -> None:
+    source = tiny_gguf.write_tiny(tmp_path / "a model that nobody has listed.gguf")
+    window.pages.turn_to("convert")
+    page = window.pages.convert
+    page.choose(str(source))
+    page.table.selectRow(0)
+    page.verify.click()
+    proposed = page.target.text()
+    newer = later()
+    qtbot.waitUntil(lambda: "convert" in newer.pages._pages, timeout=20_000)
+    again = newer.pages.convert
+    assert newer.pages.page == "convert"
+    assert (again._wanted, again.recipe, again.target.text()) == (str(source), page.recipe, proposed)
+    assert (again.verify.isChecked(), again.measure.isChecked()) == (False, True)
+
+
+def test_another_language_keeps_the_name_that_was_written_for_a_new_file(
+    window: MainWindow, later: Callable[[], MainWindow], tmp_path: Path, qtbot: QtBot
+) -> None:
+    source = tiny_gguf.write_tiny(tmp_path / "tiny.gguf")
+    window.pages.turn_to("convert")
+    window.pages.convert.choose(str(source))
+    window.pages.convert.target.clear()
+    qtbot.keyClicks(window.pages.convert.target, "/tmp/another.gguf")
+    newer = later()
+    qtbot.waitUntil(lambda: "convert" in newer.pages._pages, timeout=20_000)
+    newer.pages.convert.table.selectRow(0)
+    assert newer.pages.convert.target.text() == "/tmp/another.gguf"
+
+
+def test_what_was_left_on_a_page_stays_over_two_changes(
+    window: MainWindow, later: Callable[[], MainWindow], qtbot: QtBot
+) -> None:
+    window.pages.turn_to("library")
+    window.pages.library.search.setText("70B")
+    window.pages.library.sort.setCurrentIndex(1)
+    order = window.pages.library.sort.currentData()
+    window.pages.turn_to("chat")
+    newest = MainWindow(window._parts, replaces=window)
+    qtbot.addWidget(newest)
+    later().hand_over(newest)
+    assert newest.pages.library.search.text() == "70B"
+    assert newest.pages.library.sort.currentData() == order
+
+
+def test_another_language_leaves_the_cursor_of_a_notebook_where_it_was(
+    window: MainWindow, later: Callable[[], MainWindow]
+) -> None:
+    window.pages.turn_to("notebook")
+    window.pages.notebook.edit.insertPlainText("Grain by grain")
+    window.pages.notebook.edit.select(5, 2)
+    cursor = later().pages.notebook.edit.textCursor()
+    assert (cursor.anchor(), cursor.position()) == (5, 2)
+
+
+def test_another_language_keeps_the_place_in_the_settings(
+    window: MainWindow, later: Callable[[], MainWindow], qtbot: QtBot
+) -> None:
+    window.show_panel(True)
+    assert window.panel is not None
+    qtbot.waitUntil(lambda: window.panel.settled, timeout=20_000)
+    window.panel.section("Expert sampling").set_open(True)
+    window.panel.section("Appearance").set_open(False)
+    qtbot.waitUntil(lambda: window.panel.settled, timeout=20_000)
+    qtbot.waitUntil(lambda: window.panel._area.verticalScrollBar().maximum() > 300, timeout=20_000)
+    window.panel._area.verticalScrollBar().setValue(300)
+    window.remember()
+    panel = later().panel
+    assert panel is not None
+    qtbot.waitUntil(lambda: panel._area.verticalScrollBar().value() == 300, timeout=20_000)
+    assert panel.section("Expert sampling").is_open
+    assert not panel.section("Appearance").is_open
+
+
+def test_another_language_keeps_what_is_searched_for(
+    window: MainWindow, later: Callable[[], MainWindow], qtbot: QtBot
+) -> None:
+    window.sidebar.search.setText("mill")
+    window.find_in_chat.bar.field.setText("river")
+    window.find_in_chat.open()
+    window.system_prompt.edit.setPlainText("Answer in French.")
+    newer = later()
+    assert newer.sidebar.search.text() == "mill"
+    assert (newer.find_in_chat.bar.field.text(), newer.find_in_chat.bar.isHidden()) == ("river", False)
+    assert newer.system_prompt.text == "Answer in French."

@@ -10,7 +10,7 @@ import pytest
 
 from desktop.store.database import ChatDatabase
 from desktop.store.exchange import NotAChat, as_json, as_markdown, read_chats
-from desktop.store.records import ChatRecord, MessageRecord, MessageState, OpenChat
+from desktop.store.records import ChatRecord, Edit, MessageRecord, MessageState, OpenChat
 from runtime.messages import Role
 
 
@@ -52,6 +52,17 @@ def test_json_brings_every_branch_back_under_new_ids(tmp_path: Path) -> None:
     assert len(whole.messages) == 3
     assert (found.chat.folder, found.chat.pinned, found.chat.settings) == ("Work", True, {"temperature": 0.2})
     assert found.chat.updated == 2
+
+
+def test_an_edit_that_was_left_comes_along_with_its_message(tmp_path: Path) -> None:
+    left = msgspec.structs.replace(BRANCHED.chat, draft="half", edit=Edit("q", "Why is it bl"))
+    (again,) = read_chats(as_json([msgspec.structs.replace(BRANCHED, chat=left)]), name="x.json")
+    database = ChatDatabase(tmp_path / "chats.db")
+    database.import_chat(again)
+    found = database.open_chat(again.chat.id)
+    database.close()
+    assert found is not None
+    assert (found.chat.draft, found.chat.edit) == ("half", Edit(found.messages[0].id, "Why is it bl"))
 
 
 def test_a_chat_imported_twice_is_there_twice(tmp_path: Path) -> None:
