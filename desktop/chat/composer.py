@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QGuiApplication, QInputMethodEvent, QKeyEvent, QKeySequence, QTextOption
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtGui import QGuiApplication, QInputMethodEvent, QKeyEvent, QKeySequence
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from desktop.chat.plain_text import cleaned, one_line
 from desktop.chat.view.style import scaled
 from desktop.controls.buttons import ElidedWords, IconButton, repolish
+from desktop.controls.plain_field import PlainField
 from desktop.human import data_size, whole_number
 from desktop.theme import Space, current_theme
 from runtime.text import _, ngettext
@@ -43,14 +44,13 @@ class Draft:
         return cls(text) if len(text) < LONG_PASTE else cls(pasted=(text,))
 
 
-class MessageEdit(QPlainTextEdit):
+class MessageEdit(PlainField):
     """The field: Enter sends, Shift+Enter breaks the line; plain text only."""
 
     submitted = Signal()
     edit_last_requested = Signal()
     long_pasted = Signal(object)  # str, which as such would be copied into Qt's text and back
     undo_beyond = Signal()
-    focus_moved = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -58,9 +58,6 @@ class MessageEdit(QPlainTextEdit):
         self.undo_floor = -1  # undoing further than this many steps takes back what was pasted beside the field
         self._lines = 0
         self.setTabChangesFocus(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFont(current_theme().chat_font)
@@ -88,17 +85,6 @@ class MessageEdit(QPlainTextEdit):
         """Notes whether a word is being composed (Chinese, Japanese, a dead key): Enter that ends it must not send."""
         self._composing = bool(event.preeditString())
         super().inputMethodEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.focus_moved.emit(True)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.focus_moved.emit(False)
-
-    def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return source.hasText() and not source.hasUrls()
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         text = cleaned(source.text())

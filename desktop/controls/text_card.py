@@ -32,7 +32,7 @@ class TextCard(QFrame):
         self._background = Background(self)
         self.text = QPlainTextEdit(_("Looking…"), readOnly=True)
         self.copy = Button(_("Copy"), kind="primary", icon="copy")
-        self._said = Words(note, tone="quiet")
+        self._note, self._said = note, Words(note, tone="quiet")
         self._first = search or self.copy
         self._lay_out(title, search, more)
         self.copy.clicked.connect(self._copy)
@@ -71,7 +71,7 @@ class TextCard(QFrame):
 
     def _copy(self) -> None:
         QApplication.clipboard().setText(self.text.toPlainText())
-        self._said.setText(_("Copied."))
+        self._said.setText(sentences(_("Copied."), self._note))
 
     def _fail(self, error: ErrorInfo) -> None:
         self.text.setPlainText(sentences(error.title, error.message, error.hint))

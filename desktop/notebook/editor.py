@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QTextCharFormat, QTextCursor, QTextOption, QWheelEvent
-from PySide6.QtWidgets import QFrame, QPlainTextEdit, QTextEdit, QWidget
+from PySide6.QtGui import QKeyEvent, QTextCharFormat, QTextCursor, QWheelEvent
+from PySide6.QtWidgets import QTextEdit, QWidget
 
 from desktop.chat.plain_text import cleaned
 from desktop.chat.view.style import scaled
+from desktop.controls.plain_field import PlainField
 from desktop.human import whole_number
 from desktop.in_steps import InSteps
 from desktop.notebook.book import Notebook
@@ -38,11 +39,10 @@ def _pieces(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-class NotebookEdit(QPlainTextEdit):
+class NotebookEdit(PlainField):
     """Plain text; Ctrl+Enter asks the model to go on at the cursor. While it writes, the text can only be read."""
 
     continue_requested = Signal()
-    focus_moved = Signal(bool)
     said = Signal(str)  # a sentence for the person
     zoom_requested = Signal(int)  # 1 larger, -1 smaller
 
@@ -52,9 +52,6 @@ class NotebookEdit(QPlainTextEdit):
         self._percent = 100
         self._locked = self._pasting = False
         self._follows = True
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setTabChangesFocus(False)
         self.setPlaceholderText(_("Write how a text begins. The model goes on with it."))
         self.setAccessibleName(_("Text of the notebook"))
@@ -158,17 +155,6 @@ class NotebookEdit(QPlainTextEdit):
             self.zoom_requested.emit(1 if event.angleDelta().y() > 0 else -1)
         else:
             super().wheelEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.focus_moved.emit(True)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.focus_moved.emit(False)
-
-    def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return source.hasText() and not source.hasUrls()
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         self.paste_text(cleaned(source.text()))

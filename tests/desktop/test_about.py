@@ -50,6 +50,7 @@ def test_the_card_is_copied_and_leads_to_the_licences(
     card = _card(qtbot, window, tmp_path / "licences.txt", shown)
     card.copy.click()
     assert QApplication.clipboard().text() == "Quern 0.1.0"
+    assert card._said.text().startswith("Copied.")
     card.show_licences.click()
     assert shown == [tmp_path / "licences.txt"]
 

@@ -56,3 +56,4 @@ def test_the_card_shows_searches_and_copies(qtbot: QtBot) -> None:
     assert card.text.textCursor().selectedText() == "needle"
     card.copy.click()
     assert QApplication.clipboard().text() == "first\nneedle\nlast"
+    assert card._said.text() == "Copied. Nothing of your chats is in it. Read it before you pass it on."

@@ -5,9 +5,17 @@ Shows ledgers and says what is wanted with a message; measures nothing and pins 
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QListView, QStyleOptionViewItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QListView,
+    QScrollArea,
+    QStyleOptionViewItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from desktop import fonts
 from desktop.chat.ledger.bar import Legend, StackedBar
@@ -42,11 +50,16 @@ class EntryList(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QListView.ScrollMode.ScrollPerPixel)
         row = self.itemDelegate().sizeHint(QStyleOptionViewItem(), QModelIndex())
-        self.setMinimumHeight(_LEAST_ROWS * row.height())
+        self._least = _LEAST_ROWS * row.height()
+        self.setMinimumHeight(self._least)
         self.setAccessibleName(_("Messages in the context"))
         self.entered.connect(self._show)
         self.clicked.connect(self._choose)
         self.activated.connect(self._choose)
+
+    def sizeHint(self) -> QSize:
+        """It takes what room there is, and asks for little: what stands above it is not to be pushed out of sight."""
+        return QSize(super().sizeHint().width(), self._least)
 
     def currentChanged(self, current: _Index, previous: _Index) -> None:
         super().currentChanged(current, previous)
@@ -145,8 +158,7 @@ class LedgerPanel(QWidget):
         column.addLayout(self._heading())
         column.addWidget(self._empty)
         self._empty.setContentsMargins(Space.LARGE, 0, Space.LARGE, 0)
-        column.addWidget(self._filled, 1)
-        column.addStretch(0)
+        column.addWidget(self._scroller(), 1)
         inner = QVBoxLayout(self._filled)
         inner.setContentsMargins(0, 0, 0, 0)
         inner.setSpacing(Space.SMALL)
@@ -157,6 +169,17 @@ class LedgerPanel(QWidget):
         inner.addLayout(_padded(self._count))
         inner.addWidget(self.list, 1)
         inner.addLayout(_padded(self.preview))
+
+    def _scroller(self) -> QScrollArea:
+        """In a window of little height the panel scrolls; nothing in it is squeezed."""
+        area = self._area = QScrollArea()
+        area.setObjectName("panelScroll")
+        area.setWidgetResizable(True)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._filled.setObjectName("panelBody")
+        area.setWidget(self._filled)
+        return area
 
     def _heading(self) -> QHBoxLayout:
         title = Words(_("What fills the context"), wrap=False)

@@ -90,6 +90,7 @@ def test_only_an_answer_that_was_kept_can_be_made_again(card: AnswerCard, qtbot:
 def test_copy_takes_the_rows(card: AnswerCard) -> None:
     card.copy.click()
     assert "Seed: 7" in QApplication.clipboard().text()
+    assert card.result.text() == "Copied."
 
 
 def test_a_refusal_offers_to_compare_all_the_same(card: AnswerCard, qtbot: QtBot) -> None:

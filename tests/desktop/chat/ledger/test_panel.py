@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from desktop.chat.composer import Draft
@@ -17,9 +17,11 @@ from desktop.chat.ledger.panel import LedgerPanel
 from desktop.chat.ledger.rows import EntryRole, LedgerDelegate
 from desktop.main_window import MainWindow
 from desktop.store.records import ChatRecord, MessageRecord, OpenChat
+from desktop.theme import Size
 from runtime.messages import Role
 from window_kit import plain_windows
 
+_CHILDREN = Qt.FindChildOption.FindDirectChildrenOnly
 Open = Callable[..., MainWindow]
 
 
@@ -215,3 +217,23 @@ def test_it_gives_way_to_a_page_only_where_there_is_no_room_for_both(
     window.show_ledger(True)
     window.pages.turn_to("library")
     assert window.ledger.is_open is stays
+
+
+@pytest.mark.parametrize("height", [260, 420, 600, 900])
+def test_in_a_low_window_it_scrolls_and_nothing_overlaps(open_window: Open, qtbot: QtBot, height: int) -> None:
+    window = open_window()
+    ask(window, qtbot, "one", "two")
+    low = LedgerPanel()
+    qtbot.addWidget(low)
+    low.resize(Size.PANEL[0], height)
+    low.show_ledger(opened_panel(window, qtbot, 4).ledger)
+    low.show()
+    qtbot.waitUntil(lambda: low._filled.width() > 0 and low.legend.height() > 0)
+    QApplication.processEvents()
+    shown = [part for part in low._filled.findChildren(QWidget, options=_CHILDREN) if part.isVisible()]
+    for part in shown:
+        assert part.height() >= max(part.heightForWidth(part.width()), part.minimumSizeHint().height()), part
+        others = [other for other in shown if other is not part]
+        assert not [other for other in others if other.geometry().intersects(part.geometry())], part
+    assert low.height() == height
+
