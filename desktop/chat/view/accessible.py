@@ -1,6 +1,9 @@
 """The conversation for screen readers: a list whose items are the messages, read from the view's layout when asked.
 
 Nothing is made before a reader asks, and then an object for each message that was asked for. Knows no painting.
+
+Messages have no `QAccessibleTextInterface`: PySide6 6.11 calls no override of its `selection` and `attributes`, and
+leaves the places unset that these are to fill, which a reader would take for offsets.
 """
 
 from __future__ import annotations
