@@ -383,9 +383,20 @@ class ChatSession(QObject):
         """Keeps what is typed and not sent; to be called with every change, it is stored after a short rest."""
         if self._loading and self.chat_id == self._shown_id:
             self._typed_meanwhile = clean_text(text), edit
-        elif not self._loading and (text, edit) != (self._chat.draft, self._chat.edit):
+        elif self._loading:
+            self._keep_left(clean_text(text), edit)
+        elif (text, edit) != (self._chat.draft, self._chat.edit):
             self._chat = msgspec.structs.replace(self._chat, draft=clean_text(text), edit=edit)
             self._draft_timer.start()
+
+    def _keep_left(self, text: str, edit: Edit) -> None:
+        """Another chat is on its way, and the field still holds what is written in the one that is left."""
+        if text.strip():  # which stores it where it was new
+            moment, prompt = now(), self._new_system_prompt()
+            self._store.create_chat(
+                ChatRecord(id=self._shown_id, created=moment, updated=moment, system_prompt=prompt)
+            )
+        self._store.set_draft(self._shown_id, text, edit)
 
     def keep_draft(self) -> None:
         """Stores the draft at once where it has changed."""

@@ -487,6 +487,22 @@ def test_what_is_typed_while_its_chat_is_read_again_is_kept_when_another_is_open
     assert chat.stored(first).chat.draft == "half a thought"
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_what_is_typed_while_another_chat_is_opened_stays_where_it_was_typed(world: Make, stored: bool) -> None:
+    chat = world()
+    chat.ask()
+    other = chat.session.chat_id
+    chat.session.new_chat()
+    if stored:
+        chat.ask()
+    left = chat.session.chat_id
+    chat.session.open(other)
+    chat.session.set_draft("half a thought")  # the field is still that of the chat that is left
+    chat.until_idle()
+    assert (chat.session.chat_id, chat.stored(other).chat.draft) == (other, "")
+    assert chat.stored(left).chat.draft == "half a thought"
+
+
 def test_a_draft_comes_back_with_its_chat(world: Make) -> None:
     chat = world()
     drafts: list[str] = []
