@@ -63,7 +63,7 @@ def test_a_closed_window_keeps_the_partial_answer_and_leaves_no_process(window: 
 
 
 @pytest.mark.acceptance
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 def test_a_window_killed_while_the_real_model_writes_loses_at_most_the_last_second(quern_home: Path) -> None:
     draw = random.Random(20)
     for _ in range(REAL_KILLS):
@@ -98,7 +98,7 @@ def _check_kept(home: Path, chat: str, seen: list[tuple[float, str]], killed_at:
 
 
 @pytest.mark.acceptance
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 def test_a_window_killed_at_any_moment_keeps_everything_that_was_finished(tmp_path: Path) -> None:
     kills = Kills(tmp_path)
     for number in range(KILLS):

@@ -16,7 +16,7 @@ pytestmark = [
 ACTIONS = 500
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_whatever_a_person_does_nothing_breaks_and_nothing_is_lost(seed: int, tmp_path: Path) -> None:
     random_user.make_models(tmp_path / "models")
