@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE_SECONDS = 900
+_PATIENCE_SECONDS = 3600
 _ALONE_SECONDS = 5.0  # how long children may outlive their window
 
 
