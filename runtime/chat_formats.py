@@ -96,10 +96,15 @@ class ChatFormats:
         Raises `NoTemplate`, `TemplateChoiceNeeded`, `TemplateFileUnreadable` and `TemplateTooLarge`.
         """
         wanted = sampling.template.strip()
-        name, source = self._found(wanted)
+        name, source = self._found(self._spelled(wanted))
         variables = read_variables(sampling.template_vars)
         notes = (*self._foreign_marks(name, source), *_unread(source, variables))
         return ChatFormat(name, source, variables, notes)
+
+    def _spelled(self, wanted: str) -> str:
+        """Returns a name as it is listed, whatever its case."""
+        names = (*self._own, RAW, *built_in_names())
+        return wanted if wanted in names else next((name for name in names if name.lower() == wanted.lower()), wanted)
 
     def _found(self, wanted: str) -> tuple[str, str]:
         if wanted in self._own:

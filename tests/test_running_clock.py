@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
-from running_clock import RunningClock
+from running_clock import RunningClock, _look
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at what Linux tells of a process")
 SPIN = "print(flush=True)\nwhile True: pass"
@@ -96,6 +97,19 @@ def test_being_kept_from_the_processor_does_not_count(clock: RunningClock) -> No
     used = after.user + after.system - before.user - before.system
     assert used / 2 < taken.seconds < used + 0.05
     assert taken.seconds < ran / 2
+
+
+@linux
+def test_children_that_come_and_go_are_no_trouble(clock: RunningClock) -> None:
+    code = (
+        "import os\nfor _ in range(1000):\n    child = os.fork()\n"
+        "    if not child: os._exit(0)\n    os.waitpid(child, 0)"
+    )
+    busy = subprocess.Popen([sys.executable, "-c", code])
+    with clock.timing(busy.pid, killed_after=600):
+        while busy.poll() is None:
+            _look(Path(f"/proc/{busy.pid}"))
+    assert busy.returncode == 0
 
 
 @pytest.mark.parametrize("work", [lambda: time.sleep(0.5), lambda: sum(range(20_000_000))], ids=["waits", "computes"])

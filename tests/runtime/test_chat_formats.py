@@ -116,6 +116,15 @@ def failure(own: dict[str, str], template: str) -> UserError:
     return caught.value
 
 
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("ChatML", "chatml"), ("RAW", "raw"), ("TOOLS", "Tools"), ("Short", "Short"), ("short", "short")],
+)
+def test_the_case_of_a_name_matters_only_between_two_that_differ_in_it(written: str, name: str) -> None:
+    formats = ChatFormats({"Tools": "T", "short": "s", "Short": "S"}, lambda _mark: True)
+    assert formats.chosen(SamplingParams(template=written)).name == name
+
+
 def test_a_name_that_is_none_lists_what_there_is() -> None:
     error = failure({"rag": "R"}, "chatlm")
     assert error.code == "no_template"

@@ -107,9 +107,9 @@ def _look(place: Path) -> tuple[float, bool]:
 
     Where no /proc tells of it, nothing is ever ready, so that all time counts.
     """
-    threads = list((place / "task").glob("*"))  # a thread has none
+    threads = _names(place / "task")  # a thread has none
     used, ready = _stat(place, times=4 if threads else 2)
-    for thread in threads:
+    for thread in (place / "task" / name for name in threads):
         ready |= _stat(thread)[1]
         for child in _read(thread / "children").split():
             more, child_ready = _look(Path(f"/proc/{child}"))
@@ -123,6 +123,13 @@ def _stat(place: Path, times: int = 2) -> tuple[float, bool]:
     if not fields:
         return 0.0, False
     return sum(map(int, fields[11 : 11 + times])) / os.sysconf("SC_CLK_TCK"), fields[0] == "R"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _read(path: Path) -> str:
