@@ -66,7 +66,7 @@ def _built(build: LlamaBuild, source: Path, wheels: Path, folder: Path, python: 
 def repeatable(source: Path, environ: Mapping[str, str], system: str = platform.system()) -> dict[str, str]:
     """Returns an environment in which the build of `source` gives the same bytes wherever it lies.
 
-    llama.cpp's messages name its source files, and its version is the commit of whatever repository is around it.
+    llama.cpp's messages name its source files, and its version is the commit of the nearest repository: not ours.
     """
     places = dict.fromkeys((source.absolute(), source.resolve()))
     made = {**environ, "GIT_CEILING_DIRECTORIES": os.pathsep.join(str(place.parent) for place in places)}
