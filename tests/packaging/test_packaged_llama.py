@@ -155,7 +155,7 @@ def test_a_variant_that_dies_in_use_gives_way_and_is_named_by_the_doctor(tree: P
     told = json.loads(in_process(tree, "-m", "desktop", "doctor", "--probe", "llama").stdout)
     reason = "it ended with an illegal instruction while it was in use"
     assert f"Left out: {first['variant']}, {reason}" in told["lines"]
-    assert report(tree) == after
+    assert report(tree)["variant"] == after["variant"]  # the doctor has not brought it back
 
 
 def starter() -> Path:
