@@ -129,7 +129,9 @@ class UserWindow:
         window.sidebar.delete_requested.connect(self._ledger.deleted.append)
 
     def _note_sent(self, text: str) -> None:
-        self._ledger.send(text, self._opening.application.parts.session.chat_id)
+        """Notes what was sent; what could not be sent now stays in the field, and may be changed there."""
+        if self._opening.application.window.composing.composer.draft.message != text:
+            self._ledger.send(text, self._opening.application.parts.session.chat_id)
 
     def _die(self) -> None:
         """What is still in the field is no message yet; the last half second of it may go."""
