@@ -182,6 +182,7 @@ class ModelPicker(QFrame):
         self.search.installEventFilter(self)
         self.list = QListView()
         self._note = Words(_("Looking for models on this computer…"), tone="quiet")
+        self._note.setContentsMargins(Space.SMALL, 0, Space.SMALL, 0)
         self._eject = Button(_("Eject"), kind="plain", icon="eject")
         self._lay_out()
         self._connect()

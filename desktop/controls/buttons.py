@@ -19,6 +19,8 @@ from PySide6.QtWidgets import (
 from desktop import icons
 from desktop.theme import Size, Space, current_theme
 
+LINK_INSET = Space.TINY + 1
+"""Pixels from the edge of a link button to its words: what stands under other words begins so much before them."""
 _RETINT = (QEvent.Type.StyleChange, QEvent.Type.DevicePixelRatioChange)
 
 

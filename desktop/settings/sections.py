@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from desktop import fonts
-from desktop.controls.buttons import Button
+from desktop.controls.buttons import LINK_INSET, Button
 from desktop.settings.live import LiveSettings
 from desktop.settings.rows import SettingRow
 from desktop.theme import Space
@@ -72,7 +72,7 @@ class Section(QWidget):
         self._column.setContentsMargins(0, Space.SMALL, 0, Space.MEDIUM)
         self._column.setSpacing(Space.LARGE)
         indented = QHBoxLayout()
-        indented.setContentsMargins(Space.LARGE + Space.TINY - 1, 0, 0, 0)
+        indented.setContentsMargins(Space.WIDE - LINK_INSET, 0, 0, 0)
         indented.addWidget(self._more, 0, Qt.AlignmentFlag.AlignLeft)
         self._column.addLayout(indented)
         column = QVBoxLayout(self)

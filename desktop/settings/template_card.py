@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from desktop.background import Background
-from desktop.controls.buttons import Button, Choice, Words
+from desktop.controls.buttons import LINK_INSET, Button, Choice, Words
 from desktop.settings.live import LiveSettings
 from desktop.settings.rows import ResetDot
 from desktop.settings.template_preview import Templates, preview, templates_of
@@ -63,17 +63,18 @@ class TemplateCard(QWidget):
         title.setSpacing(0)
         title.addWidget(self.dot)
         title.addWidget(Words(_("Written for the model by")), 1)
-        inner = QVBoxLayout()
-        inner.setContentsMargins(Space.WIDE, 0, 0, 0)
-        inner.setSpacing(Space.SMALL)
-        for widget in (self.choice, self._state, self._fold, self.text):
-            inner.addWidget(widget)
+        folding = QHBoxLayout()
+        folding.setContentsMargins(Space.WIDE - LINK_INSET, 0, 0, 0)
+        folding.addWidget(self._fold)
+        folding.addStretch(1)
         self._state.hide()
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(Space.SMALL)
         column.addLayout(title)
-        column.addLayout(inner)
+        column.addLayout(_indented(self.choice, self._state))
+        column.addLayout(folding)
+        column.addLayout(_indented(self.text))
 
     # --- the list --------------------------------------------------------------------------------------------------
 
@@ -140,3 +141,12 @@ class TemplateCard(QWidget):
         self.text.setPlainText("")
         self._state.setText(sentences(error.title, error.message, error.hint))
         self._state.show()
+
+
+def _indented(*widgets: QWidget) -> QVBoxLayout:
+    inner = QVBoxLayout()
+    inner.setContentsMargins(Space.WIDE, 0, 0, 0)
+    inner.setSpacing(Space.SMALL)
+    for widget in widgets:
+        inner.addWidget(widget)
+    return inner

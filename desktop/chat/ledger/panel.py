@@ -21,7 +21,7 @@ from desktop import fonts
 from desktop.chat.ledger.bar import Legend, StackedBar
 from desktop.chat.ledger.entries import Entry, Ledger, entry_sentence, policy_sentences, reuse_sentence, usage_sentence
 from desktop.chat.ledger.rows import EntryRole, LedgerDelegate, LedgerRows
-from desktop.controls.buttons import Button, IconButton, Words
+from desktop.controls.buttons import LINK_INSET, Button, IconButton, Words
 from desktop.human import whole_number
 from desktop.theme import Space, current_theme
 from runtime.errors import ErrorInfo
@@ -100,13 +100,15 @@ class EntryPreview(QFrame):
         self.go.clicked.connect(lambda: self.go_pressed.emit(self.entry))
         self.pin.clicked.connect(lambda: self.pin_pressed.emit(self.entry))
         buttons = QHBoxLayout()
+        buttons.setContentsMargins(Space.MEDIUM - LINK_INSET, 0, Space.MEDIUM, 0)
         buttons.addWidget(self.go)
         buttons.addWidget(self.pin)
         buttons.addStretch(1)
         column = QVBoxLayout(self)
-        column.setContentsMargins(Space.MEDIUM, Space.SMALL, Space.MEDIUM, Space.SMALL)
+        column.setContentsMargins(0, Space.SMALL, 0, Space.SMALL)
         column.setSpacing(Space.TINY)
         for words in (self._facts, self._text):
+            words.setContentsMargins(Space.MEDIUM, 0, Space.MEDIUM, 0)
             column.addWidget(words)
         column.addLayout(buttons)
         self.show_entry(None)
@@ -165,7 +167,7 @@ class LedgerPanel(QWidget):
         inner.addLayout(_padded(self._usage, self._reuse, self.bar, self.legend, self._refused, self._advice))
         inner.addLayout(_beside(self.remedy, left=Space.LARGE))
         inner.addLayout(_padded(self._policy))
-        inner.addLayout(_beside(self.change_policy, left=Space.LARGE - Space.TINY - 1))  # its words under the others
+        inner.addLayout(_beside(self.change_policy, left=Space.LARGE - LINK_INSET))
         inner.addLayout(_padded(self._count))
         inner.addWidget(self.list, 1)
         inner.addLayout(_padded(self.preview))
