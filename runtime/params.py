@@ -751,7 +751,7 @@ class AppSettings(SettingsGroup, frozen=True):
         Setting(
             title=N_("Folders with models"),
             help=N_("Models are looked for here too, besides Quern's own folder and those of other programs."),
-            section=N_("Models"), applies=Applies.NOW, paths=True, widget="folders",
+            section=N_("Library"), applies=Applies.NOW, paths=True, widget="folders",
         ),
     ] = ()
 

@@ -148,6 +148,13 @@ class Choice(QComboBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
 
+    def sizeHint(self) -> QSize:
+        """Leaves the widest entry the room that its text is not drawn in, so that it is not cut."""
+        return super().sizeHint() + QSize(Space.SMALL, 0)
+
+    def minimumSizeHint(self) -> QSize:
+        return super().minimumSizeHint() + QSize(Space.SMALL, 0)
+
     def wheelEvent(self, event: object) -> None:
         event.ignore()  # type: ignore[attr-defined]
 
