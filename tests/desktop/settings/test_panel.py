@@ -36,7 +36,7 @@ def panel(live: LiveSettings, qtbot: QtBot) -> SettingsPanel:
     qtbot.addWidget(made)
     made.resize(328, 900)
     made.show()
-    qtbot.waitUntil(lambda: made.settled)
+    qtbot.waitUntil(lambda: made.settled, timeout=30_000)
     return made
 
 

@@ -32,7 +32,7 @@ def open_window(qapp: QApplication, qtbot: QtBot) -> Iterator[Open]:
         def opened(**script: Any) -> MainWindow:
             window = plain(**script)
             window.activateWindow()
-            qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY)
+            qtbot.waitUntil(lambda: window.header.status.standing is Standing.READY, timeout=30_000)
             return window
 
         yield opened
