@@ -159,9 +159,13 @@ def test_closing_while_a_model_loads_leaves_no_child(quern_home: Path) -> None:
     step = """
     def step(opening, parts): ...
     def begin_closing():
-        say(engine=opening.application.parts.client.pid)
+        client = opening.application.parts.client
+        if client.state != "loading":
+            QTimer.singleShot(50, begin_closing)
+            return
+        say(engine=client.pid)
         opening.shell.close()
-    opening.shell.furnished.connect(lambda: QTimer.singleShot(1000, begin_closing))
+    opening.shell.furnished.connect(begin_closing)
     """
     code, said, _err = finished(start(quern_home, step, load_seconds=60))
     assert code == 0
