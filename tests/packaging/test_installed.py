@@ -5,6 +5,7 @@ Run by `make package-test` over what `make package` made. Each edition is unpack
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -58,6 +59,28 @@ def test_quern_s_own_engine_answers_or_says_what_it_needs(quern: Installed, edit
         assert done.returncode == 2
         assert "needs the full edition" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["inspect", "imatrix", "convert"])
+def test_what_the_light_edition_cannot_do_names_the_full_one(
+    quern: Installed, edition: str, tmp_path: Path, command: str
+) -> None:
+    if edition == "full":
+        pytest.skip("the full edition has torch")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama"}))
+    (folder / "pytorch_model.bin").write_bytes(b"PK\3\4")
+    target = str(tmp_path / "out.gguf")
+    words = {
+        "inspect": ("starter", "-p", "The mill."), "imatrix": ("starter", "-o", target),
+        "convert": (str(folder), target, "--type", "q8_0", "--yes"),
+    }  # fmt: skip
+    done = quern.run(command, *words[command])
+    assert done.returncode == 2
+    assert "needs the full edition" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not Path(target).exists()
 
 
 def test_a_model_is_converted_and_compared(quern: Installed, tmp_path: Path) -> None:
