@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import platform
 import sys
 import tomllib
@@ -32,6 +33,7 @@ def main(words: Sequence[str]) -> int:
     """Runs the whole build with the words after `package.py`; returns the exit status."""
     options = _options(words)
     console = Console(options.work / "package.log")
+    os.umask(0o022)  # what is handed out is readable by all, whoever makes it
     try:
         options.work.mkdir(parents=True, exist_ok=True)
         console.begin_log()
