@@ -41,10 +41,13 @@ class MappedFile:
         return piece if piece.ctypes.data % align == 0 else _read_only_copy(piece)
 
     def release(self, offset: int, n_bytes: int) -> None:
-        """Lets the system take back the memory of these bytes; whoever reads them again reads from the file."""
+        """Lets the system take back the memory of these bytes; whoever reads them again reads from the file.
+
+        Pieces that were given out may be let go like this after `close`, too.
+        """
         if n_bytes and hasattr(mmap, "MADV_DONTNEED"):  # Windows takes back what it needs by itself
             start = offset // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, start, min(offset + n_bytes, self._bytes.size) - start)
+            self._map.madvise(mmap.MADV_DONTNEED, start, min(offset + n_bytes, len(self._map)) - start)
 
     def close(self) -> None:
         """Forgets the file; the map itself goes when the last piece of it does."""

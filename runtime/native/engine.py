@@ -28,14 +28,14 @@ from runtime.known_answers import KnownAnswers
 from runtime.logits import InvalidNumbers
 from runtime.model_errors import clean_name
 from runtime.native import beams, embedding, state
+from runtime.native.cache_draw import CacheDraw
 from runtime.native.decode import TokenCache
-from runtime.native.draw import CacheDraw
+from runtime.native.drafting import Draft, load_draft, steps_for
 from runtime.native.dry import Breakers, breakers_of
 from runtime.native.model import NativeModel
 from runtime.native.reader import CacheReader
 from runtime.native.sampling import TokenSampler
 from runtime.native.source import SourceCache
-from runtime.native.steps import Draft, load_draft, steps_for
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path, spelled_path
 from runtime.prompt import Prompt, PromptBuilder

@@ -48,7 +48,7 @@ class _Gathered:
 
     def add(self, x: Tensor, expert: int = 0) -> None:
         rows = x.detach().reshape(-1, x.shape[-1]).float()
-        self.sums[expert] += rows.square().sum(dim=0, dtype=torch.float64).cpu()
+        self.sums[expert] += rows.square().cpu().sum(dim=0, dtype=torch.float64)  # not every device has f64
         self.counts[expert] += len(rows)
 
 

@@ -6,6 +6,7 @@ finds each part again under its own name.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -28,20 +29,33 @@ def project(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """x Wᵀ + b."""
+    """x Wᵀ + b.
+
+    As long as `lent` is not empty, the rows of W lie there, in pieces one below the other; see `lending`.
+    """
+
+    lent: tuple[Tensor, ...] = ()
 
     def reset_parameters(self) -> None:
         """Leaves the weights without values: they are loaded."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return project(x, self.weight, self.bias)
+        lent = self.lent  # looked at once: another thread may end it
+        return project(x, _whole(lent) if lent else self.weight, self.bias)
 
     def product(self) -> Callable[[Tensor], Tensor]:
         """Returns a function of one vector, (inputs) → (outputs), that gives what the layer gives."""
+        if self.lent:
+            return self
         weight, bias = self.weight, self.bias
         if not weight.is_cpu or weight.dtype not in _BY_VECTOR:
             return lambda x: project(x.view(1, 1, -1), weight, bias).view(-1)
         return partial(torch.mv, weight) if bias is None else partial(torch.addmv, bias, weight)
+
+
+def _whole(pieces: tuple[Tensor, ...]) -> Tensor:
+    """Returns a matrix of pieces: multiplied one by one, they would not give the same to the last bit."""
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 class FusedLinear(Linear):
@@ -50,6 +64,33 @@ class FusedLinear(Linear):
     def __init__(self, inputs: int, parts: Mapping[str, int], *, bias: bool) -> None:
         super().__init__(inputs, sum(parts.values()), bias=bias)
         self.parts = dict(parts)
+
+
+class Embedding(nn.Embedding):
+    """A vector for each token: ids (…) → (…, C). As a head, the score of each token: (…, C) → (…, rows).
+
+    It may be lent like `Linear`, in one piece. `moving` is held while the vectors are moved: whoever read all of them
+    meanwhile would fetch from the file again what had just been let go.
+    """
+
+    lent: tuple[Tensor, ...] = ()
+
+    def __init__(self, rows: int, columns: int) -> None:
+        """Leaves the vectors without values: they are loaded."""
+        super().__init__(rows, columns, _weight=torch.empty(rows, columns))
+        self.moving = threading.Lock()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        lent = self.lent
+        return F.embedding(ids, lent[0] if lent else self.weight)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Returns the product of x with every vector."""
+        if not self.lent:
+            return project(x, self.weight)
+        with self.moving:
+            lent = self.lent
+            return project(x, lent[0] if lent else self.weight)
 
 
 def shorten_look_ups(model: nn.Module) -> None:

@@ -1,11 +1,11 @@
 """Loads a checkpoint into a Transformer: each tensor is read once, brought into our form, and put into its place.
 
-Knows no family and no file format: the family's table says what makes what, the checkpoint reads it.
+Knows no family and no file format: the family's table says what makes what, the checkpoint reads it. Weights that are
+stored as the model has them may be left in the file for a while (`lending`).
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.architectures.base import Source
 from runtime.architectures.binding import Claim, bind
 from runtime.architectures.reading import identify
 from runtime.architectures.shapes import WrongShape
@@ -24,25 +23,24 @@ from runtime.config import ModelConfig
 from runtime.engine import LoadListener, StopFlag
 from runtime.model_errors import LoadStopped
 from runtime.native.large_pages import LargePages
+from runtime.native.lending import Lender, Lending
 from runtime.native.linear import Slot, shorten_look_ups
+from runtime.native.mapped import DTYPES, in_place
 from runtime.native.norm import keep_norms_exact
 from runtime.native.quantized import Quantizer
 from runtime.native.room import raise_for_memory
 from runtime.native.transformer import Transformer
 
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _BLOCK = 4 << 20  # how many values of a large tensor are converted at a time
 
 
-class Checkpoint(Source, Protocol):
+class Checkpoint(Lender, Protocol):
     """What loading needs of an opened model: see runtime/checkpoint.py."""
 
     @property
     def path(self) -> Path: ...
 
     def rows(self, name: str, start: int, stop: int) -> NDArray[np.float32]: ...
-
-    def release(self, name: str) -> None: ...
 
 
 class Adapting(Protocol):
@@ -60,11 +58,12 @@ class Adapting(Protocol):
 def load_model(
     checkpoint: Checkpoint, *, dtype: str = "f32", device: str = "cpu", listener: LoadListener | None = None,
     stop: StopFlag | None = None, change: Callable[[ModelConfig], ModelConfig] | None = None,
-    adapters: Adapting | None = None,
+    adapters: Adapting | None = None, lending: Lending | None = None,
 ) -> Transformer:  # fmt: skip
     """Returns the model of a checkpoint, ready to read, its weights in `dtype` on `device`.
 
-    `change` may alter its description in what needs no other weights, `adapters` the weights as they come.
+    `change` may alter its description in what needs no other weights, `adapters` the weights as they come. `lending`
+    may leave weights in the file for a while: not together with adapters or quantized matrices.
     `dtype` is a key of `DTYPES`, or int8 or int4: then matrices are quantized on the way, and all else is bf16.
     Raises `UnknownArchitecture`, `UnusableConfig`, `UnknownRope`, `AdapterOnly`, `MissingTensors`, `LeftoverTensors`,
     `WrongShape`; `LoadStopped` when `stop` is set or the listener says so.
@@ -83,13 +82,16 @@ def load_model(
         if (stop is not None and stop.is_set()) or (listener is not None and not listener(done / len(binding.claims))):
             raise LoadStopped(checkpoint.path)
         filled = {name: slots.pop(name) for name in claim.ours}
-        _fill(checkpoint, claim, [slot.tensor for slot in filled.values()], binding.config)
+        if lending is None or not lending.takes(checkpoint, claim, filled, binding.config):
+            _fill(checkpoint, claim, [slot.tensor for slot in filled.values()], binding.config)
         if adapters is not None:
             adapters.filled(filled)
         if quantizer is not None:
             quantizer.filled(filled.values())
     if quantizer is not None:
         quantizer.finish()
+    if lending is not None:
+        lending.begin()
     shorten_look_ups(model)
     return model
 
@@ -153,16 +155,9 @@ def _rows(checkpoint: Checkpoint, name: str, rows: tuple[int, int] | None) -> Te
     info = checkpoint.info(name)
     if info.dtype in DTYPES:
         try:
-            whole = _in_place(checkpoint.raw(name), DTYPES[info.dtype]).view(tuple(info.shape))
+            whole = in_place(checkpoint.raw(name), DTYPES[info.dtype]).view(tuple(info.shape))
         except ValueError:  # joined from several
             pass
         else:
             return whole if rows is None else whole[slice(*rows)]
     return torch.from_numpy(checkpoint.read(name) if rows is None else checkpoint.rows(name, *rows))
-
-
-def _in_place(raw: NDArray[np.uint8], dtype: torch.dtype) -> Tensor:
-    """Returns the bytes of a mapped file as a tensor. It must only be read: torch has no read-only tensors."""
-    memory = (ctypes.c_uint8 * raw.nbytes).from_address(raw.ctypes.data)
-    memory.source = raw  # type: ignore[attr-defined]  # the mapping lives as long as the tensor
-    return torch.frombuffer(memory, dtype=dtype)

@@ -23,7 +23,9 @@ from runtime.model_files import weight_files
 from runtime.native import settings
 from runtime.native.adapters import Adapters
 from runtime.native.kv_cache import KVCache
-from runtime.native.load import DTYPES, load_model
+from runtime.native.lending import Lending
+from runtime.native.load import load_model
+from runtime.native.mapped import DTYPES
 from runtime.native.one_token import OneToken
 from runtime.native.stretching import stretched
 from runtime.params import LoadParams
@@ -59,11 +61,13 @@ class NativeModel:
             self.adapters = Adapters(self.params.lora, architecture, config, dtype=self.params.dtype)
             self.vocabulary, self.templates = _tokenizer_of(checkpoint, config)
             self.target_start = _target_start(checkpoint)
+            self._lending = Lending() if self._may_lend else None
             try:
                 self._use_threads(self.params)
                 self.transformer = load_model(
                     checkpoint, dtype=self.params.dtype, device=self.device, listener=listener, stop=stop,
                     change=partial(stretched, params=self.params, notes=self.notes), adapters=self.adapters,
+                    lending=self._lending,
                 )  # fmt: skip
                 self.adapters.finish(self.transformer)
                 self.notes.extend(checkpoint.notes)
@@ -73,8 +77,19 @@ class NativeModel:
         self.config = self.transformer.config
         self.context_length = self.params.context_length
         self.transformer.planned_length = self.context_length
-        self.one_token = OneToken.of(self.transformer)
+        self._shorten()
         self.micro_batch = min(self.params.micro_batch, self.params.batch)
+        if self._lending is not None:
+            self._lending.move(then=self._shorten)
+
+    def _shorten(self) -> None:
+        """Makes the short way for single tokens, out of the weights where they lie now."""
+        self.one_token = OneToken.of(self.transformer)
+
+    @property
+    def _may_lend(self) -> bool:
+        """Whether weights may stay in the file for a while: not where they are changed, or live somewhere else."""
+        return self.device == "cpu" and self.params.dtype in DTYPES and not self.adapters.words
 
     def _use_threads(self, params: LoadParams) -> None:
         self.threads = params.threads or devices.usable_cores()
@@ -107,6 +122,8 @@ class NativeModel:
 
     def close(self) -> None:
         """Lets the weights and the tokenizer go. May be called twice."""
+        if self._lending is not None:
+            self._lending.close()
         with suppress(AttributeError):
             del self.transformer, self.one_token
         self._close_vocabulary()

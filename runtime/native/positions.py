@@ -28,9 +28,9 @@ class SinusoidalPositions(nn.Module):
         self.d_model = d_model
 
     def forward(self, positions: Tensor) -> Tensor:
-        exponents = torch.arange(0, self.d_model, 2, device=positions.device, dtype=torch.float64) / self.d_model
-        angles = positions[..., None].double() * 10_000.0**-exponents
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float()
+        exponents = torch.arange(0, self.d_model, 2, dtype=torch.float64) / self.d_model
+        angles = positions.cpu()[..., None] * 10_000.0**-exponents  # in f64, which not every device has
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float().to(positions.device)
 
 
 class LearnedPositions(nn.Module):

@@ -22,9 +22,9 @@ from runtime.draw_trace import CONSTRAINT, GREEDY, DrawTrace
 from runtime.logits import require_numbers
 from runtime.native import samplers
 from runtime.native.candidates import Candidates, Scores, best_first
-from runtime.native.draws import AdaptiveP, Draw, Greedy, Mirostat1, Mirostat2, PlainDraw
 from runtime.native.dry import Breakers, Dry, breakers_of
 from runtime.native.generator import Generator
+from runtime.native.last_draw import AdaptiveP, Draw, Greedy, Mirostat1, Mirostat2, PlainDraw
 from runtime.native.penalties import Penalties
 from runtime.native.samplers import Sampler
 from runtime.params import SamplingParams

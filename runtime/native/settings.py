@@ -132,13 +132,26 @@ def require_room(params: LoadParams, config: ModelConfig) -> None:
 
 
 def device_of(params: LoadParams, notes: list[str]) -> str:
-    """Returns torch's name of the device: a graphics card where there is one and the settings allow it."""
+    """Returns torch's name of the device: a graphics card where there is one and the settings allow it.
+
+    What cannot be had as it was asked for is told in `notes`.
+    """
     named = [name.lower() for name in params.devices]
-    wants_none = params.gpu_layers == 0 or "cpu" in named
-    if wants_none or not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+    if params.gpu_layers == 0 or "cpu" in named:
+        return "cpu"
+    if not (torch.cuda.is_available() or torch.backends.mps.is_available()):
+        if params.gpu_layers > 0 or set(named) - {"auto"}:
+            notes.append(_("PyTorch finds no graphics card that it can use: the model runs on the processor."))
         return "cpu"
     if params.gpu_layers > 0:
         notes.append(_("This engine puts all layers on one device: all are on the graphics card."))
-    if not torch.cuda.is_available():
-        return "mps"
-    return next((f"cuda:{name[4:]}" for name in named if name.startswith("cuda") and name[4:].isdigit()), "cuda:0")
+    return _card(named, notes) if torch.cuda.is_available() else "mps"
+
+
+def _card(named: list[str], notes: list[str]) -> str:
+    """Returns torch's name of the first card that is named and there, of the first of all otherwise."""
+    wanted = [name for name in named if name.startswith("cuda") and name[4:].isdigit()]
+    found = [name for name in wanted if int(name[4:]) < torch.cuda.device_count()]
+    if wanted and not found:
+        notes.append(_("There is no graphics card {name}: the first one is used.").format(name=wanted[0]))
+    return f"cuda:{found[0][4:]}" if found else "cuda:0"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from runtime.config import ModelConfig, Rope
 from runtime.native.block import Block
 from runtime.native.feed_forward import ACTIVATIONS
-from runtime.native.linear import Linear, Slot, project, slots
+from runtime.native.linear import Embedding, Linear, Slot, slots
 from runtime.native.masks import Mask, Masks
 from runtime.native.norm import make_norm
 from runtime.native.positions import (
@@ -101,8 +101,8 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.planned_length = 0
-        self.embedding = _table(config.vocab_size, config.d_model)
-        self.token_types = _table(config.n_token_types, config.d_model) if config.n_token_types else None
+        self.embedding = Embedding(config.vocab_size, config.d_model)
+        self.token_types = Embedding(config.n_token_types, config.d_model) if config.n_token_types else None
         encoder_layers = config.n_layers if config.form == "encoder" else config.n_encoder_layers
         self.encoder = Stack(config, "encoder", encoder_layers) if config.form != "decoder" else None
         self.decoder = Stack(config, "self", config.n_layers) if config.form != "encoder" else None
@@ -168,7 +168,7 @@ class Transformer(nn.Module):
             raise ValueError("this encoder has no head: it makes vectors")
         if self.masked_head is not None:
             x = self.masked_head(x)
-        scores = self.head(x) if self.head is not None else project(x, self.embedding.weight)
+        scores = self.head(x) if self.head is not None else self.embedding.scores(x)
         logits: Tensor = scores.float()
         if self.head_bias is not None:
             logits = logits + self.head_bias
@@ -211,10 +211,6 @@ class Transformer(nn.Module):
 def _padding_before(keys: Tensor) -> Tensor:
     """Returns how many positions (B) lie before each row's first real token; keys (B, S) is True at those."""
     return keys.int().argmax(dim=1)
-
-
-def _table(rows: int, columns: int) -> nn.Embedding:
-    return nn.Embedding(rows, columns, _weight=torch.empty(rows, columns))
 
 
 def _for_heads(cos_sin: CosSin) -> CosSin:

@@ -199,17 +199,21 @@ def contexts(folders: dict[str, Path], options: argparse.Namespace) -> None:
 
 
 def loading(folders: dict[str, Path], options: argparse.Namespace) -> None:
-    """Prints how long loading takes, alone and with the first token, and the memory it takes at most."""
+    """Prints how long loading takes: alone, with the first token, and with a prompt of 64 tokens and 32 in answer.
+
+    And the memory that it takes at most. Every process loads once.
+    """
     results: Results = defaultdict(list)
     for _ in range(options.repetitions):
         for name in options.sides:
             with worker(name, folders[name], options) as side:
                 results[name].append(side.loaded)
-    say(f"\n{'loading':<20}{'seconds':>10}{'cpu':>8}{'and a token':>14}{'peak MB':>10}{'weights MB':>12}")
+    heads = f"{'cpu':>8}{'and a token':>14}{'an answer':>12}{'peak MB':>10}{'weights MB':>12}"
+    say(f"\n{'loading':<20}{'seconds':>10}{heads}")
     for name, reports in results.items():
-        load, cpu, both, peak = (statistics.median(report[key] for report in reports)
-                            for key in ("load_seconds", "processor_seconds", "seconds", "peak_bytes"))  # fmt: skip
-        say(f"{name:<20}{load:>10.2f}{cpu:>8.2f}{both:>14.2f}{peak / 1e6:>10.0f}"
+        keys = ("load_seconds", "processor_seconds", "seconds", "answer_seconds", "peak_bytes")
+        load, cpu, both, answer, peak = (statistics.median(report[key] for report in reports) for key in keys)
+        say(f"{name:<20}{load:>10.2f}{cpu:>8.2f}{both:>14.2f}{answer:>12.2f}{peak / 1e6:>10.0f}"
             f"{reports[0].get('weight_bytes', 0) / 1e6:>12.0f}")  # fmt: skip
     for one, other, *_targets in PAIRS[:2]:
         if one in results and other in results:

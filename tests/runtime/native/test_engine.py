@@ -18,7 +18,7 @@ from runtime import starter
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.native.cache_storage import ERROR_BOUNDS
-from runtime.protocol import Finished, FinishReason, GenerationRequest, PromptProgress, Replayed
+from runtime.protocol import Finished, GenerationRequest, PromptProgress, Replayed
 
 EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 TEXT = "The miller opened the sluice and the stone began to turn. Grain ran down from the hopper, warm and fine."
@@ -261,16 +261,18 @@ def test_an_answer_is_held_to_a_schema(tiny: Path) -> None:
     assert '"n"' in answer.text
 
 
-def test_a_context_that_rolls_on_holds_what_a_fresh_one_would(tmp_path: Path) -> None:
-    path = tmp_path / "loop.gguf"
-    tiny_gguf.write_scripted(path, [b"la ", b"li "], cyclic=True)
-    engine = native(path, context_length=64)
-    answer = collect(engine, chat("sing", max_tokens=200, context_policy="shift"))
-    assert answer.end.reason is FinishReason.LENGTH
-    assert answer.text.count("la ") == 100
+@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_0"])
+def test_a_context_that_rolls_on_holds_what_a_fresh_one_would(tiny: Path, kind: str) -> None:
+    settings = {"kv_type_k": kind, "kv_type_v": kind, "flash_attention": "auto", "context_length": 64}
+    engine = native(tiny, **settings)
+    sampling = raw("", max_tokens=200, context_policy="shift").sampling
+    answer = collect(engine, GenerationRequest(prompt=TEXT[:20], ignore_end=True, sampling=sampling))
+    assert answer.end.usage.generated_tokens == 200
     assert any("were let go" in note for note in answer.end.notes)
     held = list(engine._cache.ids)  # type: ignore[attr-defined]
-    assert np.abs(engine._cache.scores() - scores_behind(native(path, context_length=64), held)).max() < 1e-4  # type: ignore[attr-defined]
+    found = engine._cache.scores().copy()  # type: ignore[attr-defined]
+    fresh = scores_behind(native(tiny, **settings), held)
+    assert np.abs(found - fresh).max() < (1e-4 if kind == "f32" else 0.5 * fresh.std())
 
 
 @pytest.mark.parametrize("policy", ["drop_turns", "shift"])
@@ -288,32 +290,6 @@ def test_an_answer_is_made_again_from_its_receipt(tiny: Path, policy: str, tempe
     assert isinstance(result, Replayed)
     assert result.difference is None
     assert result.text == finished.receipt.text
-
-
-@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_0"])
-def test_a_saved_state_spares_reading_and_gives_the_same_answer(tiny: Path, tmp_path: Path, kind: str) -> None:
-    settings = {"kv_type_k": kind, "kv_type_v": kind, "flash_attention": "auto", "micro_batch": 16}
-    first, second = native(tiny, **settings), native(tiny, **settings)
-    collect(first, raw(TEXT, max_tokens=8))
-    saved = first.save_state(tmp_path / "chat.state")
-    assert saved.tokens > 0
-    assert second.load_state(tmp_path / "chat.state").tokens == saved.tokens
-    request = raw(TEXT + " And then", max_tokens=16)
-    warm, cold = collect(second, request), collect(first, request)
-    assert warm.text == cold.text
-    assert warm.end.usage.cached_tokens == cold.end.usage.cached_tokens > 0
-
-
-def test_a_state_of_other_settings_or_a_damaged_one_is_refused(tiny: Path, tmp_path: Path) -> None:
-    engine, path = native(tiny, micro_batch=16), tmp_path / "chat.state"
-    collect(engine, raw(TEXT, max_tokens=4))
-    engine.save_state(path)
-    assert "other settings" in native(tiny, dtype="bf16").load_state(path).note
-    data = bytearray(path.read_bytes())
-    data[100] ^= 1
-    path.write_bytes(data)
-    assert "damaged" in engine.load_state(path).note
-    assert collect(engine, raw(TEXT, max_tokens=4)).end.usage.cached_tokens > 0
 
 
 def test_the_starter_names_paris() -> None:

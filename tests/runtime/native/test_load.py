@@ -19,6 +19,7 @@ from runtime.engine import StopFlag
 from runtime.model_errors import LoadStopped
 from runtime.native import load
 from runtime.native.load import load_model
+from runtime.native.mapped import DTYPES
 from tiny_native import tiny_checkpoint
 
 IDS = torch.tensor([[1, 5, 9, 2]])
@@ -49,7 +50,7 @@ def test_matrices_get_the_wanted_type_and_norms_stay_f32(dtype: str) -> None:
 
     kinds = {name: slot.tensor.dtype for name, slot in model.slots().items()}
     assert {kind for name, kind in kinds.items() if "norm" in name} == {torch.float32}
-    assert {kind for name, kind in kinds.items() if "norm" not in name} == {load.DTYPES[dtype]}
+    assert {kind for name, kind in kinds.items() if "norm" not in name} == {DTYPES[dtype]}
     assert model(IDS).isfinite().all()
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from hf_models import CASES, ENCODER_DECODERS, ENCODERS, checkpoint_of, oracle
 from runtime.native.kv_cache import KVCache
 from runtime.native.linear import Linear
-from runtime.native.load import DTYPES, load_model
+from runtime.native.load import load_model
+from runtime.native.mapped import DTYPES
 from runtime.native.one_token import OneToken
 from runtime.native.transformer import Transformer
 from tiny_native import tiny_checkpoint
