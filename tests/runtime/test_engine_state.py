@@ -75,7 +75,7 @@ def test_a_chat_goes_on_after_its_context_rolled_and_a_restart(tmp_path: Path, e
     saved = first.save_state(tmp_path / "chat.state")
     second, tokens, _note = reopened(path, tmp_path / "chat.state", context_length=64)
     assert tokens == saved.tokens > 0
-    assert (tokens < 40) is (engine_name == "llama")  # which saves nothing of what a shift moved; ours reads it again
+    assert tokens < 40 or engine_name == "native"  # llama.cpp moves what it holds, and nothing moved is saved
     assert collect(second, chat("sing", max_tokens=4)).text == "la li la li "
 
 
