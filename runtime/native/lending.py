@@ -31,7 +31,7 @@ from runtime.native.mapped import DTYPES, in_place
 
 _CUTS = (SAME, FUSED_QKV, FUSED_GATE_UP)  # forms whose parts lie in the file as they are, one below the other
 _LEAST = 64 << 10  # bytes; less is copied at once
-_BLOCK = 8 << 20  # bytes that are moved at a time
+_BLOCK = 2 << 20  # bytes that are moved at a time: a large page
 _STEP_BACK = 10  # by how many of Unix' levels the thread stands back behind whoever reads tokens
 
 
@@ -98,7 +98,7 @@ class Lending:
 
     def _move_all(self, then: Callable[[], None]) -> None:
         _stand_back()
-        for module in list(self._lent):
+        for module in sorted(self._lent, key=lambda module: module.weight.data_ptr()):  # a large page is filled at once
             if not self._move(module):
                 return
         then()
@@ -114,7 +114,8 @@ class Lending:
                     np.copyto(to, of)  # other threads go on meanwhile
                     release()
             module.lent = ()
-        del self._lent[module]
+        for piece in self._lent.pop(module):
+            piece.release()  # what was read of it meanwhile
         return True
 
 

@@ -12,6 +12,7 @@ from runtime.architectures.reading import identify
 from runtime.native.kv_cache import KVCache
 from runtime.native.large_pages import LargePages
 from runtime.native.load import empty_model
+from runtime.native.mapped import DTYPES
 from runtime.native.one_token import OneToken
 from runtime.native.settings import device_of
 from runtime.params import LoadParams
@@ -23,7 +24,7 @@ from tiny_native import tiny_checkpoint
 def test_a_pass_makes_no_tensor_elsewhere(dtype: str, kind: str) -> None:
     _architecture, config = identify(tiny_checkpoint())
     model = empty_model(config, dtype=dtype, device="meta")
-    cache = KVCache(config, k_type=kind, v_type=kind, device="meta", dtype=torch.bfloat16)
+    cache = KVCache(config, k_type=kind, v_type=kind, device="meta", dtype=DTYPES[dtype])
     ids = torch.zeros(1, 5, dtype=torch.long, device="meta")
 
     for piece in (ids, ids[:, :1]):
