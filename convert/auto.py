@@ -132,7 +132,7 @@ class _Trials:
                     low = at + 1
         if not found:
             raise NothingFits(
-                _("The least mean divergence was {kl:.5f}; {limit} is allowed.").format(kl=least, limit=max_kl)
+                _("The least mean divergence was {kl:.3g}; {limit:.3g} is allowed.").format(kl=least, limit=max_kl)
             )
         return found
 

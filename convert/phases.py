@@ -86,8 +86,7 @@ def run_phase(request: VerifyRequest | MeasureRequest, stop: StopFlag) -> Iterat
     with interrupts.held_back():
         process = subprocess.Popen(
             _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd=None if getattr(sys, "frozen", False) else Path(__file__).resolve().parent.parent,
-            env=with_large_pages(),
+            env=with_large_pages() | _imports(),
         )  # fmt: skip
     lines: Queue[bytes | None] = Queue()
     log: list[bytes] = []
@@ -112,7 +111,13 @@ def run_phase(request: VerifyRequest | MeasureRequest, stop: StopFlag) -> Iterat
 def _command() -> list[str]:
     if getattr(sys, "frozen", False):
         return [sys.executable, "phase"]
-    return [sys.executable, "-m", "convert.phases"]
+    return [sys.executable, "-P", "-m", "convert.phases"]  # -P: nothing is imported from the current folder
+
+
+def _imports() -> dict[str, str]:
+    """Returns what lets the process find our packages; it stays in the current folder, which paths may start from."""
+    root = str(Path(__file__).resolve().parent.parent)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
 
 
 def _events(

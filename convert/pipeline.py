@@ -137,7 +137,8 @@ def _to_folder(checkpoint: Checkpoint, options: ConvertOptions, stop: StopFlag) 
 def _adapter(options: ConvertOptions, stop: StopFlag) -> Iterator[ConvertEvent]:
     """Does the same for an adapter, for which there is nothing to measure either."""
     started = time.perf_counter()
-    require_target(options.target, sources=[options.source], replace=options.agreed or options.dry_run)
+    sources = [options.source, *filter(None, [options.base])]
+    require_target(options.target, sources=sources, replace=options.agreed or options.dry_run)
     plan = plan_adapter(options)
     weights = sum(placed.entry.n_bytes for layout in plan.layouts for placed in layout.tensors)
     planned = described_tensors(plan.choices, options, size=plan.size, weights=weights, notes=plan.notes)

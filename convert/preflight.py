@@ -111,8 +111,8 @@ def wants_card(options: ConvertOptions) -> bool:
 
 def sources_of(options: ConvertOptions, checkpoint: Checkpoint) -> list[Path]:
     """Returns every file and folder that the conversion reads."""
-    importance = [options.importance] if options.importance else []
-    return [options.source, *files_of(checkpoint), *adapters_of(options), *importance]
+    others = filter(None, (options.importance, options.text, options.base))
+    return [options.source, *files_of(checkpoint), *adapters_of(options), *others]
 
 
 def files_of(checkpoint: Checkpoint) -> list[Path]:

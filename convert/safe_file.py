@@ -123,7 +123,7 @@ def require_target(target: Path, *, sources: Iterable[Path], replace: bool, fold
     may be replaced, `TargetExists`; `NotWritten` without a folder for it.
     """
     for source in sources:
-        if _same(target, source) or _inside(target, source):
+        if _same(target, source) or _inside(target, source) or _part_of(target, source):
             raise TargetIsSource(target)
     if target.exists() and not target.is_file() and not target.is_dir():
         raise TargetIsDevice(target)
@@ -347,6 +347,11 @@ def _same(target: Path, source: Path) -> bool:
 def _inside(target: Path, source: Path) -> bool:
     """Whether the target is a folder that the source lies in."""
     return target.is_dir() and target.resolve() in source.resolve().parents
+
+
+def _part_of(target: Path, source: Path) -> bool:
+    """Whether the target is a file that is there in a folder to be read."""
+    return target.is_file() and source.is_dir() and target.resolve().parent == source.resolve()
 
 
 def _flush_folder(folder: Path) -> None:

@@ -15,6 +15,7 @@ from desktop.cli.loading import wanted
 from desktop.cli.options import setting_options
 from desktop.cli.reading import read
 from desktop.cli.texts import text_of
+from runtime.gguf_header import split_parts
 from runtime.params import LoadParams
 from runtime.text import _, ngettext
 
@@ -60,7 +61,8 @@ def imatrix(
 
     flags["loadparams__context_length"] = flags.get("loadparams__context_length") or _CONTEXT
     what, place = wanted(model, flags), Path(target).expanduser()
-    require_target(place, sources=[what.path], replace=agreed)
+    texts = [Path(text).expanduser()] if text and text != "-" else []
+    require_target(place, sources=[*split_parts(what.path), *texts], replace=agreed)
     content = text_of(text) if text is not None else resources.read_text("calibration", "text.txt")
     params = what.load.replace(dtype="f32") if what.load.dtype == "auto" else what.load
     name = Path(text).name if text is not None else "quern"

@@ -139,6 +139,14 @@ def test_the_source_is_never_the_target(tmp_path: Path) -> None:
     require_target(tmp_path / "new.gguf", sources=[source], replace=False)
 
 
+def test_files_of_a_folder_that_is_read_are_never_the_target(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(TargetIsSource):
+        require_target(tmp_path / "model" / "config.json", sources=[tmp_path / "model"], replace=True)
+    require_target(tmp_path / "model" / "new.gguf", sources=[tmp_path / "model"], replace=True)
+
+
 def test_what_is_there_is_replaced_only_when_that_was_agreed(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"")
     with pytest.raises(TargetExists):

@@ -74,6 +74,22 @@ def test_a_file_is_allowed_what_its_coarsest_type_loses(model: Path, tmp_path: P
     assert 0.02 < last.verified.logits < 0.9
 
 
+def test_relative_paths_are_those_of_the_current_folder_in_every_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sound(tmp_path / "model")
+    (tmp_path / "text.txt").write_text("The miller opened the sluice and the stone began to turn. " * 20)
+    (tmp_path / "json.py").write_text("raise RuntimeError('nothing is imported from where a person works')")
+    monkeypatch.chdir(tmp_path)
+    options = ConvertOptions(
+        source=Path("model"), target=Path("out.gguf"), recipe="Q8_0", verify=True, card=True, text=Path("text.txt")
+    )
+    *_events, last = convert(options, StopFlag())
+    assert isinstance(last, Converted)
+    assert last.verified is not None
+    assert last.card is not None
+
+
 def test_a_folders_file_agrees_with_the_folder(tmp_path: Path) -> None:
     options = ConvertOptions(source=write_sound(tmp_path / "model"), target=tmp_path / "f32.gguf", recipe="F32")
     *_progress, found = verify(VerifyRequest(options=options, parts=(written(options),)))

@@ -50,4 +50,7 @@ def test_what_is_there_stays_and_a_short_text_is_refused(run: Run, model: Path, 
     assert "too few" in short.err
     assert run("imatrix", str(model), "-o", str(tmp_path / "there")).code == 2
     assert run("imatrix", str(model), "-o", str(model), "--yes").code == 2
+    text = tmp_path / "short.txt"
+    assert run("imatrix", str(model), "-o", str(text), "--text", str(text), "--yes").code == 2
+    assert text.read_text() == "Hello"
     assert (tmp_path / "there").read_bytes() == b"mine"
