@@ -23,6 +23,7 @@ from runtime.architectures.base import Architecture
 from runtime.architectures.binding import Claim, canonical_names, claims_by_name, placements
 from runtime.architectures.forms import Chain, Form, Transpose
 from runtime.architectures.reading import identify
+from runtime.architectures.shapes import shape_of
 from runtime.checkpoint import open_checkpoint
 from runtime.config import ModelConfig
 from runtime.config_files import read_object
@@ -153,10 +154,16 @@ def _parts(path: Path, claim: Claim, pair: Pair, config: ModelConfig) -> Iterato
     try:
         parts = claim.form.to_ours([pair.left.T if flipped else pair.left], config)
     except ValueError as error:
-        words = _("Its matrices for “{name}” have other sizes than the model's.")
-        raise AdapterMismatch(path, words.format(name=claim.ours[0])) from error
+        raise _other_size(path, claim.ours[0]) from error
     for ours, part in zip(claim.ours, parts, strict=True):
+        if shape_of(ours, config) not in (None, (part.shape[0], pair.right.shape[1])):
+            raise _other_size(path, ours)
         yield ours, _Half(np.ascontiguousarray(part), pair.right, pair.scale)
+
+
+def _other_size(path: Path, name: str) -> AdapterMismatch:
+    words = _("Its matrices for “{name}” have other sizes than the model's.")
+    return AdapterMismatch(path, words.format(name=name))
 
 
 def _first(form: Form) -> Form:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,8 @@ def _command() -> list[str]:
 def _imports() -> dict[str, str]:
     """Returns what lets the process find our packages; it stays in the current folder, which paths may start from."""
     root = str(Path(__file__).resolve().parent.parent)
+    if root == sysconfig.get_path("purelib"):  # installed: found without help, and ahead of Python's own it would harm
+        return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
 
 

@@ -23,7 +23,7 @@ from convert.phases import run_phase
 from convert.plan import Plan, replanned
 from convert.planning import plan_of
 from convert.preflight import Planned, described, described_folder, described_tensors, sources_of, wants_card
-from convert.recipes import UnknownTensorType, recipe_named
+from convert.recipes import FLOATS, UnknownTensorType, WishesWithoutQuantizing, recipe_named
 from convert.reference import reference_file, threads_of
 from convert.safe_file import SafeFiles, require_room, require_target
 from convert.safe_folder import require_folder
@@ -164,7 +164,10 @@ def _looked_at(plan: Plan | FolderPlan, options: ConvertOptions, stop: StopFlag)
 
 
 def required(options: ConvertOptions) -> ConvertOptions:
-    """Returns the options with the recipe's proper name. Raises `UnknownRecipe`, `UnknownTensorType`, `BadPattern`."""
+    """Returns the options with the recipe's proper name.
+
+    Raises `UnknownRecipe`, `UnknownTensorType`, `BadPattern` and `WishesWithoutQuantizing`.
+    """
     wishes, possible = options.wishes, [name for name in TYPE_BY_NAME if ggml.can_quantize(name)]
     for pattern, _kind in wishes.tensor_types:
         try:
@@ -174,7 +177,10 @@ def required(options: ConvertOptions) -> ConvertOptions:
     for name in (*(kind for _pattern, kind in wishes.tensor_types), wishes.output_type, wishes.embedding_type):
         if name and name not in possible:
             raise UnknownTensorType(name, possible)
-    return msgspec.structs.replace(options, recipe=recipe_named(options.recipe))
+    recipe = recipe_named(options.recipe)
+    if recipe in FLOATS and (wishes.tensor_types or wishes.output_type or wishes.embedding_type):
+        raise WishesWithoutQuantizing(recipe)
+    return msgspec.structs.replace(options, recipe=recipe)
 
 
 class _Conversion:

@@ -87,6 +87,19 @@ class UnknownTensorType(UserError):
         )
 
 
+class WishesWithoutQuantizing(UserError):
+    """Types for single tensors, of a file that is not quantized: none of its tensors gets another type."""
+
+    code = "wishes_without_quantizing"
+
+    def __init__(self, recipe: str) -> None:
+        super().__init__(
+            _("Tensors have types of their own in quantized files only."),
+            _("In a file of type {type} all matrices have that type.").format(type=recipe),
+            _("Choose a quantized type such as Q8_0, or leave out the types of single tensors."),
+        )
+
+
 class Role(StrEnum):
     """What a tensor is for, as far as the recipes tell apart."""
 

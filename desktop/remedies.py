@@ -226,7 +226,7 @@ OF_THE_CONVERTER = (
     "not_for_adapters", "not_for_folders", "not_numbers", "not_written", "nothing_fits", "phase_died",
     "quantized_already", "target_exists", "target_in_use", "target_is_device", "target_is_source",
     "text_too_short", "tokenizer_differs", "unknown_recipe", "unknown_tensor_type", "verification_failed",
-    "vocabulary_misfit", "wrong_numbers", "wrong_values",
+    "vocabulary_misfit", "wishes_without_quantizing", "wrong_numbers", "wrong_values",
 )  # fmt: skip
 
 # These end a command, or the start before there is a window.

@@ -71,7 +71,7 @@ class EngineProcess:
 
     def load(self, path: Path, params: LoadParams) -> EngineInfo:
         """Loads a model and returns what the engine says of it."""
-        spelled, language = spelled_path(path), text.language()
+        spelled, language = spelled_path(path.absolute()), text.language()  # it lives in another folder
         number = self._send(lambda id_: protocol.Load(id=id_, path=spelled, params=params, language=language))
         *_progress, loaded = self._events(number)
         assert isinstance(loaded, protocol.Loaded)
@@ -90,14 +90,14 @@ class EngineProcess:
 
     def save_state(self, path: Path) -> protocol.StateSaved:
         """Saves what the model has read to a file."""
-        spelled = spelled_path(path)
+        spelled = spelled_path(path.absolute())
         (saved,) = self._events(self._send(lambda id_: protocol.SaveState(id=id_, path=spelled)))
         assert isinstance(saved, protocol.StateSaved)
         return saved
 
     def load_state(self, path: Path) -> protocol.StateLoaded:
         """Takes a saved state back; a file of no use is refused with a note."""
-        spelled = spelled_path(path)
+        spelled = spelled_path(path.absolute())
         (loaded,) = self._events(self._send(lambda id_: protocol.LoadState(id=id_, path=spelled)))
         assert isinstance(loaded, protocol.StateLoaded)
         return loaded

@@ -37,9 +37,9 @@ MODULES = {
 }
 
 
-def base(name: str, folder: Path) -> Path:
+def base(name: str, folder: Path, **more: Any) -> Path:
     tokenizer = write_tokenizer(folder.parent / "tokenizer", "byte-level")
-    hf_models.oracle(name, vocab_size=FolderTokenizer(tokenizer).size).save_pretrained(folder)
+    hf_models.oracle(name, vocab_size=FolderTokenizer(tokenizer).size, **more).save_pretrained(folder)
     for file in tokenizer.iterdir():
         shutil.copy(file, folder)
     return folder
@@ -140,6 +140,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path: Path)
     other = base("gpt2", tmp_path / "other")
     with pytest.raises(AdapterMismatch, match="down_proj"):
         run(other, tmp_path / "out.gguf", lora=(str(tmp_path / "style"),))
+    wider = base("llama", tmp_path / "wider", hidden_size=64)
+    with pytest.raises(AdapterMismatch, match="other sizes"):
+        run(tmp_path / "style", tmp_path / "out.gguf", base=wider)
     with pytest.raises(AdapterMismatch, match="in a folder"):
         run(model, tmp_path / "out.gguf", lora=(str(write_lora(tmp_path / "lora.gguf").path),))
     assert not (tmp_path / "out.gguf").exists()

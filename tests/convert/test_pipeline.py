@@ -13,7 +13,7 @@ import engines
 from convert.options import ConvertOptions
 from convert.pipeline import BadPattern, Converted, convert
 from convert.preflight import Planned
-from convert.recipes import UnknownRecipe, UnknownTensorType, Wishes
+from convert.recipes import UnknownRecipe, UnknownTensorType, Wishes, WishesWithoutQuantizing
 from convert.safe_file import NoRoom, TargetExists, TargetIsSource
 from llama_quantizer import keys_of, tensors_of
 from runtime.architectures.binding import MissingTensors, bind
@@ -124,6 +124,9 @@ def test_what_makes_no_sense_is_refused(folder: Path, tmp_path: Path) -> None:
             assert "Q4_K, Q5_K" in refused.value.info.message
     with pytest.raises(BadPattern):
         run(folder, tmp_path / "model.gguf", wishes=Wishes(tensor_types=(("(", "F16"),)))
+    for wishes in (Wishes(tensor_types=(("ffn", "Q4_0"),)), Wishes(output_type="F16"), Wishes(embedding_type="F16")):
+        with pytest.raises(WishesWithoutQuantizing, match="quantized files only"):
+            run(folder, tmp_path / "model.gguf", "f32", wishes=wishes)
     with pytest.raises(TargetIsSource):
         run(folder, folder / "model.safetensors", agreed=True)
     (tmp_path / "there.gguf").write_bytes(b"")
