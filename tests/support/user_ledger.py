@@ -7,11 +7,14 @@ outlives the window: the next one, after a close or a kill, goes on with it.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+_MARK = re.compile(r"[mnpqs]\d+(?:\.\d+)?")  # what numbers every text that is typed, pasted or sent
 
 
 @dataclass
@@ -85,10 +88,17 @@ class Ledger:
         for text, chats in self.sent.items():
             excused = text in self.dropped or set(chats) <= set(self.gone)
             kept = text in asked or any(text in other for other in (*asked, *elsewhere))
+            kept = kept or any(_holds_marks(other, text) for other in elsewhere)
             if not kept and not excused:
                 like = [_short(other) for other in (*asked, *elsewhere) if text.split()[0] in other]
                 found.append(f"lost: {_short(text)}, of chats {chats}; nearest: {like}")
         return found
+
+
+def _holds_marks(written: str, text: str) -> bool:
+    """Whether all marks of a text are in one that is being written: it was taken back, and may be changed there."""
+    marks = _MARK.findall(text)
+    return bool(marks) and all(mark in written for mark in marks)
 
 
 def _short(text: str | None) -> str:
