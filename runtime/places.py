@@ -193,12 +193,22 @@ def _replace(target: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         with contextlib.suppress(FileNotFoundError):
             os.chmod(name, target.stat().st_mode & 0o777)
-        os.replace(name, target)
+        put_in_place(Path(name), target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
     _sync_folder(target.parent)
+
+
+def put_in_place(part: Path, target: Path) -> None:
+    """Gives a finished file the name of the target, which may exist. Raises `OSError`.
+
+    A device or a pipe is never replaced: an administrator may do it, and then the computer lacks its /dev/null.
+    """
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, _("it is no ordinary file"))
+    os.replace(part, target)
 
 
 def _sync_folder(folder: Path) -> None:

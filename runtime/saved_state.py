@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runtime.errors import UserError
-from runtime.places import shown_path
+from runtime.places import put_in_place, shown_path
 from runtime.text import _
 
 _MARK = b"QuernKV1"
@@ -46,7 +46,7 @@ def written_beside(path: Path) -> Iterator[Path]:
     try:
         part.touch()  # the system's own words for why it cannot be written
         yield part
-        part.replace(path)
+        put_in_place(part, path)
     except OSError as error:
         raise StateNotSaved(path, error.strerror or str(error)) from error
     finally:

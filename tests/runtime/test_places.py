@@ -27,6 +27,7 @@ from runtime.places import (
     shown_path,
     spelled_path,
 )
+from runtime.saved_state import StateNotSaved, written_beside
 
 STRANGE = "Ünï 模型 é🦙 'q\" %d"
 
@@ -201,3 +202,15 @@ def test_a_named_file_is_refused_beforehand_where_there_is_no_permission(
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(UnwritableFile, match="no permission"):
         require_replaceable(tmp_path / "r.json")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_what_is_no_ordinary_file_is_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UnwritablePlace, match="no ordinary file"):
+        atomic_write(pipe, b"settings")
+    with pytest.raises(StateNotSaved, match="no ordinary file"), written_beside(pipe) as part:
+        part.write_bytes(b"state")
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
