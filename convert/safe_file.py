@@ -22,7 +22,8 @@ from runtime.text import _
 _PART = re.compile(r"\.quern-[0-9a-f]{16}\.(?P<pid>\d+)\.part")
 _IN_USE = (5, 32, 1224)  # Windows' ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_USER_MAPPED_FILE
 _ON_ITS_WAY = 32 << 20  # bytes
-_ASIDE = "replaced"  # where what was there waits while a set of files gets its names
+ASIDE = "replaced"  # where what was there waits while what is new gets its names
+_SCRATCH = "scratch"
 _RESERVE = 16 << 20  # bytes left free for everybody else
 
 
@@ -169,7 +170,8 @@ class HiddenFolder:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        if _put_back(self.path):
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 class SafeFiles:
@@ -206,7 +208,7 @@ class SafeFiles:
 
     def scratch(self, name: str) -> Path:
         """Returns a place for a file that goes away at the end. Raises `NotWritten`."""
-        folder = self._folder / "scratch"
+        folder = self._folder / _SCRATCH
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
@@ -268,7 +270,7 @@ class SafeFiles:
         leaves one of old and new parts that opens. On Windows, files that a program only maps let themselves be
         put aside, but not overwritten.
         """
-        aside = self._folder / _ASIDE
+        aside = self._folder / ASIDE
         undo: list[tuple[Path, Path]] = []  # what lies where, and where it was
         try:
             aside.mkdir()
@@ -297,11 +299,27 @@ def hidden_folder(target: Path) -> Path:
 
 
 def remove_remains(folder: Path) -> None:
-    """Takes away hidden folders whose process is gone."""
+    """Takes away hidden folders whose process is gone, after what it had put aside lies where it was."""
     for part in folder.glob(".quern-*.part"):
         found = _PART.fullmatch(part.name)
-        if found and int(found["pid"]) != os.getpid() and not psutil.pid_exists(int(found["pid"])):
+        if found and int(found["pid"]) != os.getpid() and not psutil.pid_exists(int(found["pid"])) and _put_back(part):
             shutil.rmtree(part, ignore_errors=True)
+
+
+def _put_back(part: Path) -> bool:
+    """Undoes a publication that ended in its middle; false where something could not be put back.
+
+    As long as a new file still lies in the hidden folder, the old ones are the whole that there is.
+    """
+    aside = part / ASIDE
+    if not aside.is_dir() or {each.name for each in part.iterdir()} <= {ASIDE, _SCRATCH}:
+        return True
+    try:
+        for old in sorted(aside.iterdir(), reverse=True):  # the first part of a set comes last, as in publishing
+            os.replace(old, part.parent / old.name)
+    except OSError:
+        return False
+    return True
 
 
 def _replaced(part: Path, target: Path) -> bool:
@@ -336,7 +354,7 @@ def remove_own(folder: Path) -> None:
     One that is just giving its files their names is left alone: what was there before lies in it.
     """
     for part in folder.glob(f".quern-*.{os.getpid()}.part"):
-        if not (part / _ASIDE).exists():
+        if not (part / ASIDE).exists():
             shutil.rmtree(part, ignore_errors=True)
 
 

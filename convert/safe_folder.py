@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from convert.safe_file import HiddenFolder, NotWritten, refusal, require_target
+from convert.safe_file import ASIDE, HiddenFolder, NotWritten, refusal, require_target
 from runtime.errors import UserError
 from runtime.places import shown_path
 from runtime.text import _
@@ -108,7 +108,8 @@ class SafeFolder:
         if not os.path.lexists(self._target):
             os.replace(self._part, self._target)
             return
-        old = self._hidden.path / "old"
+        old = self._hidden.path / ASIDE / self._target.name
+        old.parent.mkdir()
         os.replace(self._target, old)
         try:
             os.replace(self._part, self._target)

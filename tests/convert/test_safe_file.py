@@ -104,6 +104,36 @@ def test_a_killed_process_leaves_no_half_file_and_the_next_one_takes_its_remains
     assert names(tmp_path) == ["other"]
 
 
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_a_killed_process_had_put_aside_lies_where_it_was_unless_all_that_is_new_does(
+    tmp_path: Path, finished: bool
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    hidden = tmp_path / f".quern-0123456789abcdef.{ended.pid}.part"
+    (hidden / "replaced").mkdir(parents=True)
+    for name in ("m-1.gguf", "m-2.gguf"):
+        (hidden / "replaced" / name).write_text("old")
+    (tmp_path / "m-2.gguf").write_text("new")
+    (tmp_path / "m-1.gguf" if finished else hidden / "m-1.gguf").write_text("new")
+    safe_file.remove_remains(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("m-1.gguf", "m-2.gguf"), "new" if finished else "old"
+    )
+
+
+def test_a_folder_that_a_killed_process_had_put_aside_lies_where_it_was(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    hidden = tmp_path / f".quern-0123456789abcdef.{ended.pid}.part"
+    for folder, text in ((hidden / "replaced" / "model", "old"), (hidden / "folder", "new")):
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(text)
+    safe_file.remove_remains(tmp_path)
+    assert (tmp_path / "model" / "config.json").read_text() == "old"
+    assert not hidden.exists()
+
+
 def test_remains_of_a_process_that_runs_are_left_alone(tmp_path: Path) -> None:
     part = tmp_path / f".quern-0123456789abcdef.{os.getppid()}.part"
     part.mkdir()
