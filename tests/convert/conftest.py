@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from steady_clock import SteadyClock
+import lived_time
+from lived_time import LivedClock
 
 
 @pytest.fixture
-def clock() -> Iterator[SteadyClock]:
-    with SteadyClock() as clock:
-        yield clock
+def clock() -> LivedClock:
+    return lived_time.clock()

@@ -27,10 +27,10 @@ from convert.recipes import NEEDS_IMPORTANCE
 from convert.safe_file import NoRoom, NotWritten, TargetIsSource
 from convert.verification import VerifyProgress
 from convert.writing import ConversionStopped, WriteProgress
+from lived_time import LivedClock
 from llama_quantizer import tensors_of
 from runtime.engine import StopFlag
 from small_disk import make_read_only, small_disk
-from steady_clock import SteadyClock
 
 ROOT = Path(__file__).parent.parent.parent
 KILLS = 40
@@ -123,7 +123,7 @@ def test_a_killed_conversion_leaves_no_half_file_and_the_next_one_takes_its_rema
 @unix
 @pytest.mark.acceptance
 @pytest.mark.timeout(7200)
-def test_conversions_killed_at_random_moments_never_leave_a_half_file(clock: SteadyClock, tmp_path: Path) -> None:
+def test_conversions_killed_at_random_moments_never_leave_a_half_file(clock: LivedClock, tmp_path: Path) -> None:
     source = tiny_gguf.write_tiny(tmp_path / "model.gguf", n_layers=8, d_model=512, d_ff=2048)
     folder, home, before, draw = tmp_path / "out", tmp_path / "home", digest(source), random.Random(5)
     folder.mkdir()
@@ -154,7 +154,7 @@ def test_conversions_killed_at_random_moments_never_leave_a_half_file(clock: Ste
 
 @pytest.mark.parametrize("phase", [WriteProgress, VerifyProgress, MeasureProgress])
 def test_a_cancelled_conversion_ends_at_once_in_every_phase(
-    phase: type, model: Path, clock: SteadyClock, tmp_path: Path
+    phase: type, model: Path, clock: LivedClock, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.txt"
     text.write_text("The miller opened the sluice and the stone began to turn. " * 200)

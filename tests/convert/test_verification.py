@@ -26,10 +26,10 @@ from convert.safe_file import SafeFiles
 from convert.tensor_check import VerificationFailed
 from convert.verification import Verified, VerifyProgress, VerifyRequest, verify
 from convert.writing import ConversionStopped, write
+from lived_time import LivedClock
 from runtime.checkpoint import open_checkpoint
 from runtime.engine import StopFlag
 from runtime.errors import UserError
-from steady_clock import SteadyClock
 
 ROOT = Path(__file__).parent.parent.parent
 QUERN = [sys.executable, "-m", "desktop", "convert"]
@@ -131,7 +131,7 @@ def test_a_source_that_changes_meanwhile_leaves_no_file(model: Path, tmp_path: P
 
 
 def test_a_phase_is_stopped_within_a_second_and_nothing_is_left(
-    model: Path, clock: SteadyClock, tmp_path: Path
+    model: Path, clock: LivedClock, tmp_path: Path
 ) -> None:
     stop, target = StopFlag(), tmp_path / "out.gguf"
     options = ConvertOptions(source=model, target=target, recipe="Q8_0", verify=True)

@@ -28,6 +28,12 @@ class LivedClock:
         """Returns seconds since some moment, without those in which nothing ran."""
         return time.monotonic() - self._missing
 
+    def sleep(self, seconds: float) -> None:
+        """Returns after so many of its seconds."""
+        until = self.now() + seconds
+        while (left := until - self.now()) > 0:
+            time.sleep(min(left, _TICK))
+
     def _tick(self) -> None:
         before = time.monotonic()
         while True:
