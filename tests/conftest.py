@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ import engines
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["LANGUAGE"] = os.environ["LC_ALL"] = "C.UTF-8"
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a script starts in its background ignores Ctrl-C, and so
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # would every process that a test starts
 
 
 @pytest.fixture(autouse=True)

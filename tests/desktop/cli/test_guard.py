@@ -94,9 +94,10 @@ def test_ctrl_c_is_the_command_s_own_affair():
     assert process.returncode == 130
 
 
-def test_a_model_that_shrinks_while_it_is_in_use_ends_in_a_sentence(tmp_path: Path):
+def test_a_mapped_model_that_shrinks_while_it_is_in_use_ends_in_a_sentence(tmp_path: Path):
     model = tiny_gguf.write_tiny(tmp_path / "model.gguf")
-    command = [sys.executable, "-m", "desktop", "chat", str(model), "--max-tokens", "4", "--context-length", "512"]
+    command = [sys.executable, "-m", "desktop", "chat", str(model), "--max-tokens", "4", "--context-length", "512",
+               "--mmap", "on"]  # fmt: skip
     chat = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, bufsize=1)  # fmt: skip
     assert chat.stdin is not None

@@ -127,7 +127,7 @@ def test_an_adapter_that_was_replaced_after_the_check_is_an_error_in_words(
     base: Path, style: TinyLora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tiny_lora.write_lora(tmp_path / "swapped.gguf", architecture="qwen2")
-    monkeypatch.setattr("runtime.lora_files.read_header", lambda path: real(style.path))
+    monkeypatch.setattr("runtime.lora_files.read_header", lambda path, **how: real(style.path, **how))
     from runtime.gguf_header import read_header as real
 
     with pytest.raises(UserError) as caught:
