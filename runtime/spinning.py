@@ -14,7 +14,9 @@ def bound_spinning(environment: Any = os.environ, *, iterations: int = BRIEFLY) 
 
     Unbounded, two threads beside two busy processes on two cores fall to a hundredth of their speed. Spinning briefly,
     torch's threads sleep between products, which costs a quarter of its speed on a quiet computer; llama.cpp, which
-    does all of a token in one go, gains nothing measurable from more. A value that the person has set stays.
+    does all of a token in one go, gains nothing measurable from more. A value that the person has set stays; the brief
+    one, which llama.cpp's library or a parent process may have set before torch comes, gives way to a longer one.
     """
-    environment.setdefault("GOMP_SPINCOUNT", str(iterations))
+    if environment.get("GOMP_SPINCOUNT") in (None, str(BRIEFLY)):
+        environment["GOMP_SPINCOUNT"] = str(iterations)
     environment.setdefault("KMP_BLOCKTIME", "1")  # LLVM and Intel: milliseconds

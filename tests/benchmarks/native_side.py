@@ -23,6 +23,7 @@ import psutil  # noqa: E402
 import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 
+import runtime.native  # noqa: E402, F401 - first: torch's threads then spin as they do in the engine, on both sides
 from runtime.checkpoint import open_checkpoint  # noqa: E402
 from runtime.native.kv_cache import KVCache  # noqa: E402
 from runtime.native.lending import Lending  # noqa: E402

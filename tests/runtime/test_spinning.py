@@ -27,6 +27,16 @@ def test_threads_spin_briefly_where_nothing_else_is_asked_for() -> None:
     assert environment["GOMP_SPINCOUNT"] == str(BRIEFLY)
 
 
+def test_what_llama_cpp_asks_for_gives_way_to_what_torch_needs_and_not_the_other_way_round() -> None:
+    environment: dict[str, str] = {}
+
+    bound_spinning(environment)
+    bound_spinning(environment, iterations=BETWEEN_PRODUCTS)
+    bound_spinning(environment)
+
+    assert environment["GOMP_SPINCOUNT"] == str(BETWEEN_PRODUCTS)
+
+
 @pytest.mark.parametrize(("given", "expected"), [({}, str(BETWEEN_PRODUCTS)), ({"GOMP_SPINCOUNT": "5"}, "5")])
 def test_our_own_engine_bounds_spinning_before_torch_is_there(given: dict[str, str], expected: str) -> None:
     code = """
