@@ -19,11 +19,14 @@ from typing import Any, Protocol
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from runtime.spinning import BETWEEN_PRODUCTS, bound_spinning  # noqa: E402
+
+bound_spinning(iterations=BETWEEN_PRODUCTS)  # before torch comes: its threads then spin as in the engine, on both sides
+
 import psutil  # noqa: E402
 import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-import runtime.native  # noqa: E402, F401 - first: torch's threads then spin as they do in the engine, on both sides
 from runtime.checkpoint import open_checkpoint  # noqa: E402
 from runtime.native.kv_cache import KVCache  # noqa: E402
 from runtime.native.lending import Lending  # noqa: E402
