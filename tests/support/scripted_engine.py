@@ -257,7 +257,10 @@ def die(how: str) -> None:
         os.abort()
     if how.startswith("exit "):
         os._exit(int(how.removeprefix("exit ")))
-    os.kill(os.getpid(), getattr(signal, how))
+    number = getattr(signal, how)
+    if number != getattr(signal, "SIGKILL", None) and signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)  # a suite that was started by nohup ignores SIGHUP, and so do its children
+    os.kill(os.getpid(), number)
     time.sleep(10)
 
 
