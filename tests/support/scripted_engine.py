@@ -259,7 +259,7 @@ def die(how: str) -> None:
         os._exit(int(how.removeprefix("exit ")))
     number = getattr(signal, how)
     if number != getattr(signal, "SIGKILL", None) and signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, signal.SIG_DFL)  # a suite that was started by nohup ignores SIGHUP, and so do its children
+        signal.signal(number, signal.SIG_DFL)  # below nohup, SIGHUP is ignored by all children
     os.kill(os.getpid(), number)
     time.sleep(10)
 
