@@ -73,8 +73,7 @@ def variant_name(file: Path) -> str:
 def names_here(files: Iterable[Path], denied: Denied = cpu_features.denied) -> tuple[str, ...]:
     """Returns the names of the variants that nothing speaks against before one is loaded, for the newest first."""
     names = [variant_name(file) for file in files if is_variant(file)]
-    order = list(NEEDS)
-    known = [name for name in reversed(order) if name in names and not denied(NEEDS[name])]
+    known = [name for name in reversed(NEEDS) if name in names and not denied(NEEDS[name])]
     return (*known, *sorted(name for name in names if name not in NEEDS))
 
 

@@ -9,24 +9,17 @@ import pytest
 
 import engines
 import tiny_gguf
-from engines import chat, collect, raw
+from engines import EXACT, chat, collect, raw
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.messages import Message, Role
 from runtime.params import KVType
 from runtime.protocol import FinishReason, GenerationRequest, TextDelta
 
+pytestmark = pytest.mark.usefixtures("engine_name")
+
 KV_TYPES = get_args(KVType)
 TEXT = "QUERN miller opened 17 sluices; and the stone began to turn, warm & fine. Was it early?"
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
-
-
-@pytest.fixture(autouse=True, params=["llama", "native"])
-def engine_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Makes every test open its models with one engine, then with the other."""
-    monkeypatch.setitem(engines.DEFAULTS, "engine", request.param)
-    name: str = request.param
-    return name
 
 
 @pytest.fixture(scope="module")

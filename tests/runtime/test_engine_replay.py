@@ -21,12 +21,7 @@ from runtime.protocol import FinishReason, GenerationRequest, PromptProgress, Re
 from runtime.receipt import Receipt, parsed, read_receipt, written
 from runtime.schedule import Schedule, Step
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
-
-
-@pytest.fixture(autouse=True, params=["llama", "native"])
-def _each_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engines.DEFAULTS, "engine", request.param)
+pytestmark = pytest.mark.usefixtures("engine_name")
 
 
 def skip_our_own(why: str) -> None:

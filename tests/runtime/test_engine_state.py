@@ -10,21 +10,13 @@ import pytest
 
 import engines
 import tiny_gguf
-from engines import chat, collect
+from engines import EXACT, chat, collect
 from runtime import saved_state
 from runtime.engine import Engine
 from runtime.errors import UserError
 from runtime.params import KVType
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
-
-
-@pytest.fixture(autouse=True, params=["llama", "native"])
-def engine_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Makes every test open its models with one engine, then with the other."""
-    monkeypatch.setitem(engines.DEFAULTS, "engine", request.param)
-    name: str = request.param
-    return name
+pytestmark = pytest.mark.usefixtures("engine_name")
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,9 @@ from runtime.native.engine import NativeEngine
 from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest, TextDelta
 
+pytestmark = pytest.mark.usefixtures("engine_name")
+
 SWITCHED = tiny_gguf.scripted_template().replace("<|reply|>", "{% if think %}<think>{% endif %}<|reply|>")
-
-
-@pytest.fixture(autouse=True, params=["llama", "native"])
-def _each_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engines.DEFAULTS, "engine", request.param)
 
 
 def scripted(tmp_path: Path, *reply: bytes, **options: object) -> LlamaEngine | NativeEngine:

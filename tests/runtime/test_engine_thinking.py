@@ -18,6 +18,8 @@ from runtime.messages import Message, Role
 from runtime.native.engine import NativeEngine
 from runtime.protocol import FinishReason, GenerationRequest, TextDelta
 
+pytestmark = pytest.mark.usefixtures("engine_name")
+
 CHATML = tiny_gguf.scripted_template()
 READS = CHATML.replace(
     "{{ message['content'] }}",
@@ -26,11 +28,6 @@ READS = CHATML.replace(
 KNOWS = CHATML + "{# <think> #}"
 OPENS = CHATML.replace("<|reply|>", "<think><|reply|>")
 REPLY = [b"<think>", b"\nHm", b", well", b".\n", b"</think>", b"\n\n", b"It is ", b"Paris."]
-
-
-@pytest.fixture(autouse=True, params=["llama", "native"])
-def _each_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engines.DEFAULTS, "engine", request.param)
 
 
 def scripted(tmp_path: Path, reply: Sequence[bytes], template: str = KNOWS, **options: object) -> Engine:

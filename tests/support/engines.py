@@ -12,6 +12,7 @@ from runtime.protocol import ContextTrimmed, Finished, GenerationEvent, Generati
 
 OPEN: list[Engine] = []  # what `load` opened; tests/conftest.py closes what a test leaves behind
 GREEDY = SamplingParams(temperature=0.0, seed=1)
+EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}  # what `load` needs for equal numbers
 DEFAULTS: dict[str, object] = {"context_length": 512, "threads": 1, "dtype": "f32"}  # a test may add the engine
 
 

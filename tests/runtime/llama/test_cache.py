@@ -11,12 +11,11 @@ import pytest
 import engines
 import recurrent_gguf
 import tiny_gguf
-from engines import chat, collect, raw
+from engines import EXACT, chat, collect, raw
 from runtime.engine import Engine
 from runtime.llama.cache import TokenCache
 from runtime.protocol import FinishReason, GenerationRequest
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 WINDOW = 16
 TEXT = "QUERN miller opened 17 sluices; and the stone began to turn, warm & fine. Was it early? "
 

@@ -11,13 +11,13 @@ import pytest
 
 import engines
 import tiny_gguf
+from engines import EXACT
 from runtime.engine import Engine
 from runtime.llama.cache import TokenCache
 from runtime.params import KVType
 
 KV_TYPES = get_args(KVType)
 TEXT = "QUERN miller opened 17 sluices; and the stone began to turn, warm & fine. Was it early?"
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import engines
 import recurrent_gguf
 import tiny_bert
 import tiny_gguf
-from engines import chat, collect, raw
+from engines import EXACT, chat, collect, raw
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.llama.draft import ModelDrafter
@@ -21,7 +21,6 @@ from runtime.params import LoadParams
 from runtime.protocol import FinishReason, PromptProgress, TextDelta
 from speculating import ids_of, speculate
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 SENTENCE = "The miller opened the sluice and the stone began to turn."
 
 

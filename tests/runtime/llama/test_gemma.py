@@ -9,7 +9,7 @@ import pytest
 
 import engines
 import gemma
-from engines import GREEDY, Answer, chat, collect, raw
+from engines import EXACT, GREEDY, Answer, chat, collect, raw
 from runtime import memory
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
@@ -20,7 +20,6 @@ from runtime.params import LoadParams
 from runtime.protocol import FinishReason, GenerationRequest
 from runtime.reading import Scored
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 TEXTS = (
     "The miller opened the sluice.", " two spaces  inside", "\n\n\ttabs\r\n", "L'été à Zürich: 25 °C, ½ price!",
     "我想在苹果工作", "👩‍👩‍👧 🦙", "def f(x):\n    return x ** 2  # 10,000", "", "𓀀𓂀 ᚠᛇᚻ", "<start_of_turn>user",

@@ -12,7 +12,7 @@ import pytest
 import engines
 import tiny_gguf
 import tiny_lora
-from engines import chat, collect
+from engines import EXACT, chat, collect
 from raw_logits import logits
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
@@ -22,7 +22,6 @@ from runtime.places import spelled_path
 from runtime.reading import Embedded, EmbedRequest
 from tiny_lora import TinyLora
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 IDS = list(range(40, 90))
 
 

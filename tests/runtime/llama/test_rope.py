@@ -16,12 +16,11 @@ import pytest
 
 import engines
 import tiny_gguf
-from engines import chat, collect, raw
+from engines import EXACT, chat, collect, raw
 from raw_logits import logits
 from runtime.params import LoadParams
 from runtime.settings import BadSetting
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 IDS = list(range(40, 140))
 HEAD, BASE, TRAINED = 32, 10_000.0, 4096  # of `tiny_gguf.write_tiny`
 STATED = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}

@@ -12,7 +12,7 @@ import pytest
 
 import engines
 import tiny_gguf
-from engines import collect, raw
+from engines import EXACT, collect, raw
 from runtime import memory
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
@@ -22,7 +22,6 @@ from runtime.protocol import GenerationRequest
 from runtime.reading import ReadProgress, Scored
 from runtime.scoring import Window, log_probabilities, windows_of
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 GREEDY_8 = SamplingParams(temperature=0.0, seed=1, max_tokens=8)
 TEXT = "The miller opened the sluice and the stone began to turn. Grain ran down from the hopper. " * 5
 

@@ -12,7 +12,7 @@ import pytest
 import engines
 import tiny_gguf
 import tiny_t5
-from engines import GREEDY, chat, collect, raw
+from engines import EXACT, GREEDY, chat, collect, raw
 from runtime import memory
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
@@ -28,7 +28,6 @@ from runtime.receipt import written as written_receipt
 from runtime.schedule import Schedule, Step, after_source
 from tiny_t5 import EOS, PAD, TinyT5, write_tiny_t5
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 SOURCE = "translate the miller and the old stone"
 OTHER = "water turns the wheel"
 SILU_LIKE, WITH_GELU = 1e-3, 3e-2  # llama.cpp reads GELU from a table of 16-bit numbers

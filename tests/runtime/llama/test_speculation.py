@@ -13,14 +13,13 @@ import pytest
 import engines
 import recurrent_gguf
 import tiny_gguf
-from engines import Answer, chat, collect, raw
+from engines import EXACT, Answer, chat, collect, raw
 from runtime.engine import Engine, StopFlag
 from runtime.messages import Message, Role
 from runtime.ngram import NgramDrafter
 from runtime.protocol import FinishReason, GenerationRequest, Replayed, TextDelta
 from speculating import Foreknowing, ids_of, speculate
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 SENTENCE = "The miller opened the sluice and the stone began to turn. The miller opened the"
 
 SAMPLINGS: dict[str, dict[str, Any]] = {

@@ -13,14 +13,13 @@ import speculating
 import tiny_gguf
 import tiny_lora
 import tiny_native
-from engines import chat, collect, raw
+from engines import EXACT, chat, collect, raw
 from runtime import starter
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
 from runtime.native.cache_storage import ERROR_BOUNDS
 from runtime.protocol import Finished, GenerationRequest, PromptProgress, Replayed
 
-EXACT = {"kv_type_k": "f32", "kv_type_v": "f32", "flash_attention": "off"}
 TEXT = "The miller opened the sluice and the stone began to turn. Grain ran down from the hopper, warm and fine."
 # heads, heads of keys and values, width of the model
 LAYOUTS = [(8, 2, 256), (6, 2, 192), (8, 1, 256), (8, 8, 256), (9, 3, 288)]
