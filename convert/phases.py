@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from convert.measuring import Measured, MeasureProgress, MeasureRequest, measure
 from convert.verification import Verified, VerifyProgress, VerifyRequest, verify
 from convert.writing import ConversionStopped
 from runtime import interrupts, places, text
+from runtime.child_imports import with_our_packages
 from runtime.engine import StopFlag
 from runtime.errors import ErrorInfo, UserError
 from runtime.large_pages import with_large_pages
@@ -87,7 +87,7 @@ def run_phase(request: VerifyRequest | MeasureRequest, stop: StopFlag) -> Iterat
     with interrupts.held_back():
         process = subprocess.Popen(
             _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=with_large_pages() | _imports(),
+            env=with_large_pages(with_our_packages()),
         )  # fmt: skip
     lines: Queue[bytes | None] = Queue()
     log: list[bytes] = []
@@ -113,14 +113,6 @@ def _command() -> list[str]:
     if getattr(sys, "frozen", False):
         return [sys.executable, "phase"]
     return [sys.executable, "-P", "-m", "convert.phases"]  # -P: nothing is imported from the current folder
-
-
-def _imports() -> dict[str, str]:
-    """Returns what lets the process find our packages; it stays in the current folder, which paths may start from."""
-    root = str(Path(__file__).resolve().parent.parent)
-    if root == sysconfig.get_path("purelib"):  # installed: found without help, and ahead of Python's own it would harm
-        return {}
-    return {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
 
 
 def _events(

@@ -110,9 +110,5 @@ class SafeFolder:
             return
         old = self._hidden.path / ASIDE / self._target.name
         old.parent.mkdir()
-        os.replace(self._target, old)
-        try:
-            os.replace(self._part, self._target)
-        except OSError:
-            os.replace(old, self._target)
-            raise
+        os.replace(self._target, old)  # the hidden folder puts it back where the next step fails
+        os.replace(self._part, self._target)

@@ -12,18 +12,17 @@ import os
 import queue
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from runtime import chat_template, control_text, interrupts, turns
+from runtime.child_imports import with_our_packages
 from runtime.child_limits import CAN_LIMIT_MEMORY, limit_memory
 from runtime.errors import UserError
 from runtime.messages import Message
@@ -249,7 +248,7 @@ class _Child:
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    env=_child_environment(),
+                    env=with_our_packages(),
                     creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
                 )
         except OSError as error:
@@ -338,13 +337,6 @@ def _child_command() -> list[str]:
     if getattr(sys, "frozen", False):
         return [sys.executable, "render"]
     return [sys.executable, "-P", "-m", "runtime.render"]  # -P: nothing is imported from the current folder
-
-
-def _child_environment() -> dict[str, str]:
-    root = str(Path(__file__).resolve().parents[1])
-    if root == sysconfig.get_path("purelib"):  # installed: found without help, and ahead of Python's own it would harm
-        return dict(os.environ)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
 
 
 # --- the child's end --------------------------------------------------------------------------------------------

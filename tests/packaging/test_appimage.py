@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from installed import QUESTION, Installed, appimage_pattern, close, first_paint, package, screen, windows_on
+from installed import QUESTION, Installed, appimage_pattern, package, shown_on_a_screen
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
 UNPACKED, MOUNTED = "unpacked", "mounted"
@@ -40,8 +40,4 @@ def test_it_is_in_order_and_answers(quern: Installed) -> None:
 
 
 def test_its_window_opens_on_a_screen(quern: Installed) -> None:
-    with screen() as display:
-        process = first_paint(quern.with_environment(DISPLAY=display, QT_QPA_PLATFORM="xcb"))
-        shown = windows_on(display)
-        close(process)
-    assert shown
+    assert shown_on_a_screen(quern)

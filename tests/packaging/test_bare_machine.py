@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bare_machine import PERSON, BareMachine, reached_out, require_tools, watched
-from installed import QUESTION, close, deb_pattern, first_paint, package, screen, windows_on
+from installed import QUESTION, deb_pattern, package, shown_on_a_screen
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(1800)]
 
@@ -65,11 +65,7 @@ def test_a_model_is_converted_and_compared_and_nobody_is_called(machine: BareMac
 
 def test_the_window_opens_on_a_screen_and_nobody_is_called(machine: BareMachine, tmp_path: Path) -> None:
     log = tmp_path / "strace.log"
-    with screen() as display:
-        process = first_paint(watched(machine.quern(DISPLAY=display, QT_QPA_PLATFORM="xcb"), log))
-        shown = windows_on(display)
-        close(process)
-    assert shown
+    assert shown_on_a_screen(watched(machine.quern(), log))
     assert reached_out(log.read_text()) == []
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from bundle_checks import files_below, from_outside, native_files, too_new, twice
 from deb import OPTIONAL
-from installed import QUESTION, Installed, close, first_paint, moved, screen, unpacked, windows_on
+from installed import QUESTION, Installed, first_paint, moved, shown_on_a_screen, unpacked
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(900)]
 
@@ -221,8 +221,4 @@ def test_the_window_opens_and_its_children_are_few(quern: Installed) -> None:
 
 
 def test_the_window_opens_on_a_screen(quern: Installed) -> None:
-    with screen() as display:
-        process = first_paint(quern.with_environment(DISPLAY=display, QT_QPA_PLATFORM="xcb"))
-        shown = windows_on(display)
-        close(process)
-    assert shown
+    assert shown_on_a_screen(quern)

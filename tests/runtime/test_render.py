@@ -392,15 +392,6 @@ def test_child_runs_from_any_folder_and_imports_nothing_from_it(
     assert own_renderer.render("{{ messages[0].content }}é", (Message(Role.USER, "你好 👋"),)).text == "你好 👋é"
 
 
-def test_child_finds_the_packages_that_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "elsewhere")
-
-    assert render_module._child_environment()["PYTHONPATH"] == os.pathsep.join([str(ROOT), "elsewhere"])
-
-    monkeypatch.setattr(render_module.sysconfig, "get_path", lambda _name: str(ROOT))
-    assert render_module._child_environment()["PYTHONPATH"] == "elsewhere"
-
-
 def test_frozen_application_starts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
 

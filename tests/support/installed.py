@@ -157,6 +157,15 @@ def close(process: subprocess.Popen[bytes]) -> None:
     process.communicate(timeout=120)
 
 
+def shown_on_a_screen(quern: Installed) -> list[str]:
+    """Opens the window on a display that nobody sees, ends it, and returns the ids of what was shown there."""
+    with screen() as display:
+        process = first_paint(quern.with_environment(DISPLAY=display, QT_QPA_PLATFORM="xcb"))
+        shown = windows_on(display)
+        close(process)
+    return shown
+
+
 def _engines(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children(recursive=True)
     return [child for child in children if "engine" in _words(child)[1:2]]
