@@ -178,8 +178,8 @@ def require_replaceable(path: Path) -> None:
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise UnwritableFile(path, _("there is no such folder"))
-    if target.exists() and not target.is_file():
-        raise UnwritableFile(path, _("it is no ordinary file"))
+    if why := _why_not_replaced(target):
+        raise UnwritableFile(path, why)
     if not os.access(target.parent, os.W_OK):
         raise UnwritableFile(path, _("Quern has no permission to write there"))
 
@@ -201,13 +201,17 @@ def _replace(target: Path, data: bytes) -> None:
     _sync_folder(target.parent)
 
 
+def _why_not_replaced(target: Path) -> str:
+    return _("it is no ordinary file") if target.exists() and not target.is_file() else ""
+
+
 def put_in_place(part: Path, target: Path) -> None:
     """Gives a finished file the name of the target, which may exist. Raises `OSError`.
 
     A device or a pipe is never replaced: an administrator may do it, and then the computer lacks its /dev/null.
     """
-    if target.exists() and not target.is_file():
-        raise OSError(errno.EINVAL, _("it is no ordinary file"))
+    if why := _why_not_replaced(target):
+        raise OSError(errno.EINVAL, why)
     os.replace(part, target)
 
 
