@@ -80,7 +80,7 @@ class MemoryCard(QWidget):
         column.addLayout(self._grid)
         column.addWidget(self._foot)
         gauge.measured.connect(self.show_need)
-        self.show_need(None)
+        self.show_need(gauge.need)  # the panel is built in steps: it may be known already
 
     def _add_row(self, row: int, name: str, words: str, tone: str) -> None:
         label, number = Words(words, tone="quiet", wrap=False), Words("", wrap=False)

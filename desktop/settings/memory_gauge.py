@@ -41,7 +41,10 @@ class Need:
 
 
 class MemoryGauge(QObject):
-    """Follows the model and the settings of loading; `measured` carries a `Need`, or None where it is not known."""
+    """Follows the model and the settings of loading; `measured` carries a `Need`, or None where it is not known.
+
+    `need` is what was measured last, for whoever comes later.
+    """
 
     measured = Signal(object)
 
@@ -50,6 +53,7 @@ class MemoryGauge(QObject):
         self._models, self._live = models, live
         self._background = Background(self)
         self._reader = _Reader()
+        self.need: Need | None = None
         self._asked = 0
         self._later = QTimer(self, singleShot=True, interval=_REST_MS)
         self._later.timeout.connect(self._measure)
@@ -71,7 +75,7 @@ class MemoryGauge(QObject):
         self._asked += 1
         number, path, params = self._asked, self._path, self._live.load
         if not path:
-            self.measured.emit(None)
+            self._tell(None)
             return
         self._background.run(
             lambda: self._reader.need(Path(path), params), lambda need: self._take(number, need), failed=self._fail
@@ -79,10 +83,14 @@ class MemoryGauge(QObject):
 
     def _take(self, number: int, need: Need) -> None:
         if number == self._asked:
-            self.measured.emit(need)
+            self._tell(need)
 
     def _fail(self, _error: ErrorInfo) -> None:
-        self.measured.emit(None)  # what is wrong with the file is said when it is loaded
+        self._tell(None)  # what is wrong with the file is said when it is loaded
+
+    def _tell(self, need: Need | None) -> None:
+        self.need = need
+        self.measured.emit(need)
 
 
 class _Reader:

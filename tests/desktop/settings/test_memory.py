@@ -61,3 +61,14 @@ def test_the_card_says_what_is_too_large_and_what_is_not_known(parts: Parts, qtb
     assert card.accessibleName() == "About 9.0 GB at 4,096 tokens of context"
     assert card._head.property("tone") == "bad"
     assert "2,048" in card._foot.text()
+
+
+def test_a_card_that_is_made_after_the_model_was_measured_shows_what_it_takes(
+    parts: Parts, model: Path, qtbot: QtBot
+) -> None:
+    gauge = MemoryGauge(parts.models, parts.live)
+    parts.models.load(str(model))
+    measured(gauge, qtbot)
+    card = MemoryCard(gauge)
+    qtbot.addWidget(card)
+    assert card.accessibleName().startswith("About ")
