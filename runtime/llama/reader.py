@@ -10,6 +10,10 @@ from runtime.llama.batch import Batch
 from runtime.llama.model import LlamaModel
 from runtime.scoring import Logits
 
+# llama.cpp multiplies tokens in groups of at most so many; what is left over goes another way, which rounds otherwise,
+# and a quantized model makes tenths of a logit of the last bit.
+_GROUP = 64
+
 
 class ContextReader:
     """Evaluates token sequences from an empty memory, in pieces whose logits fit into a bounded room.
@@ -25,10 +29,11 @@ class ContextReader:
         """Yields (tokens read, logits (n, V) at those from `first` on) for each piece; valid until the next one.
 
         `at_most` limits how many of a piece's tokens have logits; more of those that have none are read with them.
+        Pieces are whole groups where the limit allows one, so that they do not change what a text gives.
         """
         library, context = self._model.library, self._model.context
         library.llama_memory_clear(library.llama_get_memory(context), False)
-        most = min(at_most or self._model.logit_rows, self._model.logit_rows)
+        most = _in_groups(min(at_most or self._model.logit_rows, self._model.logit_rows))
         start = 0
         with Batch(library, self._model.micro_batch) as batch:
             while start < len(tokens):
@@ -45,3 +50,8 @@ class ContextReader:
             return np.empty((0, self._n_vocab), np.float32)
         pointer = self._model.library.llama_get_logits(self._model.context)
         return np.ctypeslib.as_array(pointer, (count, self._n_vocab))
+
+
+def _in_groups(count: int) -> int:
+    """Returns the largest number of whole groups, so that a text gives the same in whatever pieces it is read."""
+    return count - count % _GROUP or count

@@ -7,8 +7,8 @@ than e^-16. The card computes exactly. For the divergence both are shown: exact,
 keeps them; the second is what the tool's must equal.
 
 The tool runs with the library that our engines load, and reads a chunk at a time, as they do: with its own build, and
-four chunks at once, the mean divergence differed by five hundredths. What is left is the median, which has been seen
-1.3 hundredths off; where that comes from is not known.
+four chunks at once, the mean divergence differed by five hundredths. A quantized model makes tenths of a logit of the
+last bit, so that both must read in groups of tokens that llama.cpp multiplies in the same way.
 Ends with 1 where a figure differs by more than a hundredth.
 """
 

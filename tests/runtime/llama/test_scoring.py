@@ -16,6 +16,7 @@ from engines import EXACT, collect, raw
 from runtime import memory
 from runtime.engine import Engine, StopFlag
 from runtime.errors import UserError
+from runtime.llama.reader import ContextReader
 from runtime.logits import InvalidNumbers
 from runtime.params import SamplingParams
 from runtime.protocol import GenerationRequest
@@ -226,3 +227,15 @@ def test_a_context_with_room_for_few_scores_reads_in_small_pieces(
     narrow = scored(engine, TEXT)
     assert narrow.ids == wide.ids
     assert narrow.logprobs == pytest.approx(wide.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize(("room", "pieces"), [(85, [320, 64, 64, 64]), (16, [272, *[16] * 15]), (300, [512])])
+def test_a_text_is_read_in_whole_groups(
+    room: int, pieces: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # llama.cpp rounds a rest of a few tokens otherwise, which changes a quantized model's answers
+    monkeypatch.setattr(memory, "_LOGITS_BYTES", 1)
+    monkeypatch.setattr(memory, "_LEAST_LOGITS", room)
+    reader = ContextReader(tiny(tmp_path)._model)  # type: ignore[attr-defined]
+    read = [count for count, _ in reader.rows([1] * 512, 256)]
+    assert read == pieces
