@@ -7,14 +7,11 @@ outlives the window: the next one, after a close or a kill, goes on with it.
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-_MARK = re.compile(r"[mnpqs]\d+(?:\.\d+)?")  # what numbers every text that is typed, pasted or sent
 
 
 @dataclass
@@ -23,6 +20,7 @@ class Ledger:
 
     sent: dict[str, list[str]] = field(default_factory=dict)  # a text that was sent: into which chats
     dropped: list[str] = field(default_factory=list)  # texts that the person took back or cleared
+    returned: list[str] = field(default_factory=list)  # texts that came back to the field, where more may be typed in
     ended: dict[str, tuple[str, str]] = field(default_factory=dict)  # message's id: its chat, its whole text
     begun: dict[str, tuple[str, str]] = field(default_factory=dict)  # the same, of answers that went on when killed
     deleted: list[str] = field(default_factory=list)  # chats that the person deleted
@@ -40,6 +38,14 @@ class Ledger:
     def send(self, text: str, chat: str) -> None:
         """Notes that a text was sent once more."""
         self.sent.setdefault(text, []).append(chat)
+
+    def give_back(self, written: Iterable[str]) -> None:
+        """Notes which texts that were sent stand in what is written now."""
+        fields = tuple(written)
+        self.returned += [
+            text for text in self.sent
+            if text not in self.returned and any(text in field for field in fields)
+        ]  # fmt: skip
 
     def end(self, id: str, chat: str, text: str) -> None:
         """Notes that an answer has ended with this text."""
@@ -88,17 +94,18 @@ class Ledger:
         for text, chats in self.sent.items():
             excused = text in self.dropped or set(chats) <= set(self.gone)
             kept = text in asked or any(text in other for other in (*asked, *elsewhere))
-            kept = kept or any(_holds_marks(other, text) for other in elsewhere)
+            if text in self.returned:
+                kept = kept or any(_holds_all(other, text) for other in (*asked, *elsewhere))
             if not kept and not excused:
                 like = [_short(other) for other in (*asked, *elsewhere) if text.split()[0] in other]
                 found.append(f"lost: {_short(text)}, of chats {chats}; nearest: {like}")
         return found
 
 
-def _holds_marks(written: str, text: str) -> bool:
-    """Whether all marks of a text are in one that is being written: it was taken back, and may be changed there."""
-    marks = _MARK.findall(text)
-    return bool(marks) and all(mark in written for mark in marks)
+def _holds_all(grown: str, text: str) -> bool:
+    """Whether nothing of a text is missing in one that may have grown at its ends and within; spaces do not count."""
+    letters = iter(grown)
+    return all(letter in letters for letter in text if not letter.isspace())
 
 
 def _short(text: str | None) -> str:

@@ -163,6 +163,7 @@ class UserWindow:
         parts = self._opening.application.parts
         waiting = [text for texts in parts.session.waiting._texts.values() for text in texts]
         with self._watch.paused():
+            self._ledger.give_back(self._written())
             found = self._ledger.faults(self._database, [*self._written(), *waiting])
         if found and tries:
             self._look(tries - 1)
