@@ -118,10 +118,10 @@ class PasteChip(QFrame):
 
     removed = Signal()
 
-    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+    def __init__(self, text: str, parent: QWidget | None = None, *, undo_floor: int) -> None:
+        """`undo_floor`: steps that could be undone in the field when this was pasted; -1: undo does not reach it."""
         super().__init__(parent)
-        self.text = text
-        self.undo_floor = 0  # steps that could be undone in the field when this was pasted
+        self.text, self.undo_floor = text, undo_floor
         self.setProperty("kind", "chip")
         row = QHBoxLayout(self)
         row.setContentsMargins(Space.MEDIUM, 0, 0, 0)
@@ -184,13 +184,13 @@ class Composer(QFrame):
         return Draft(cleaned(self.edit.toPlainText()), tuple(chip.text for chip in self._chips))
 
     def set_draft(self, draft: Draft) -> None:
-        """Replaces what is written; the cursor goes to the end."""
+        """Replaces what is written; the cursor goes to the end, and undo goes back no further than to here."""
         while self._chips:
             self._remove(self._chips[-1])
         self.edit.setPlainText(draft.text)
         self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
         for text in draft.pasted:
-            self.add_chip(text)
+            self._add(text, undo_floor=-1)
         self._note_change()
 
     def set_zoom(self, percent: int) -> None:
@@ -219,10 +219,12 @@ class Composer(QFrame):
         self.set_draft(Draft())
 
     def add_chip(self, text: str) -> None:
-        """Adds a long text beside the field."""
-        chip = PasteChip(text, self)
+        """Adds a long text beside the field; undo takes it out again."""
+        self._add(text, undo_floor=self.edit.document().availableUndoSteps())
+
+    def _add(self, text: str, *, undo_floor: int) -> None:
+        chip = PasteChip(text, self, undo_floor=undo_floor)
         chip.removed.connect(lambda: self._remove(chip))
-        chip.undo_floor = self.edit.document().availableUndoSteps()
         self.edit.document().setModified(False)  # what is typed next is a step of its own, which undo takes back first
         self._chips.append(chip)
         self._chip_rows.addWidget(chip)

@@ -181,6 +181,15 @@ def test_undo_tells_what_was_typed_before_a_long_paste_from_what_came_after(comp
     assert steps == [("before", 1), ("before", 0), ("", 0)]
 
 
+def test_undo_does_not_take_out_a_long_text_that_came_back_to_the_field(composer: Composer, qtbot: QtBot) -> None:
+    composer.set_draft(Draft.of("x" * LONG_PASTE))
+    qtbot.keyClicks(composer.edit, "typed")
+    paste(composer, "y" * LONG_PASTE)
+    for _press in range(9):
+        qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert composer.draft == Draft(pasted=("x" * LONG_PASTE,))
+
+
 def test_short_paste_can_be_undone(composer: Composer, qtbot: QtBot) -> None:
     paste(composer, "short")
     qtbot.keyClick(composer.edit, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)
