@@ -41,8 +41,11 @@ def person_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connecting anywhere but to this machine fails the test."""
+def _no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connecting anywhere but to this machine fails the test.
+
+    `tmp_path` is named first: when a test's folder is removed, what the test replaced is itself again.
+    """
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: object) -> None:
@@ -55,8 +58,8 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _close_engines() -> Iterator[None]:
-    """A model that a test opened is gone after it; those of wider fixtures, opened before, stay."""
+def _close_engines(tmp_path: Path) -> Iterator[None]:
+    """A model that a test opened is gone before its folder is; those of wider fixtures, opened before, stay."""
     already = len(engines.OPEN)
     yield
     while len(engines.OPEN) > already:
