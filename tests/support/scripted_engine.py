@@ -240,8 +240,12 @@ class ScriptedEngine:
 
     def _raw(self, line: bytes) -> None:
         with self._lock:
-            sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
+            try:
+                sys.stdout.buffer.write(line + b"\n")
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:  # the window is gone; on the reading thread nobody else would notice
+                if not self._script.immortal:
+                    os._exit(0)
 
 
 def _told(request: dict[str, Any]) -> dict[str, Any]:
