@@ -31,7 +31,10 @@ _LEAST_CONTEXT = 512
 _F32 = 4
 _SCORES_WITH_BIAS = 3  # rows of scores alive in T5: as they are, the bias, and their sum
 _ROWS_AT_LOGITS = 2  # rows of d_model numbers alive beside the scores of the next token
-_LOGITS_BYTES, _LEAST_LOGITS = 16 * 1024 * 1024, 16  # room for the scores of several next tokens at once
+_LOGITS_BYTES = 16 * 1024 * 1024  # room for the scores of several next tokens at once
+# llama.cpp multiplies tokens in groups of at most so many; what is left over goes another way, which rounds otherwise,
+# and a quantized model makes tenths of a logit of the last bit. A text that is measured is read in whole groups.
+LOGIT_GROUP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def logit_rows(n_vocab: int, params: LoadParams) -> int:
     llama.cpp would make room for a whole micro-batch: half a gigabyte for a vocabulary of 262,144 tokens.
     """
     guesses = params.draft_tokens + 1 if params.speculation != "off" else 1
-    rows = max(_LEAST_LOGITS, guesses, _LOGITS_BYTES // (_F32 * max(1, n_vocab)))
+    rows = max(LOGIT_GROUP, guesses, _LOGITS_BYTES // (_F32 * max(1, n_vocab)))
     return min(rows, params.micro_batch, params.batch)
 
 

@@ -8,11 +8,8 @@ import numpy as np
 
 from runtime.llama.batch import Batch
 from runtime.llama.model import LlamaModel
+from runtime.memory import LOGIT_GROUP
 from runtime.scoring import Logits
-
-# llama.cpp multiplies tokens in groups of at most so many; what is left over goes another way, which rounds otherwise,
-# and a quantized model makes tenths of a logit of the last bit.
-_GROUP = 64
 
 
 class ContextReader:
@@ -54,4 +51,4 @@ class ContextReader:
 
 def _in_groups(count: int) -> int:
     """Returns the largest number of whole groups, so that a text gives the same in whatever pieces it is read."""
-    return count - count % _GROUP or count
+    return count - count % LOGIT_GROUP or count

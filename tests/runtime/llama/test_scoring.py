@@ -223,7 +223,7 @@ def test_a_context_with_room_for_few_scores_reads_in_small_pieces(
     wide = scored(tiny(tmp_path), TEXT)
     monkeypatch.setattr(memory, "_LOGITS_BYTES", 1)
     engine = tiny(tmp_path)
-    assert engine._model.logit_rows == memory._LEAST_LOGITS  # type: ignore[attr-defined]
+    assert engine._model.logit_rows == memory.LOGIT_GROUP  # type: ignore[attr-defined]
     narrow = scored(engine, TEXT)
     assert narrow.ids == wide.ids
     assert narrow.logprobs == pytest.approx(wide.logprobs, abs=1e-4)
@@ -235,7 +235,7 @@ def test_a_text_is_read_in_whole_groups(
 ) -> None:
     # llama.cpp rounds a rest of a few tokens otherwise, which changes a quantized model's answers
     monkeypatch.setattr(memory, "_LOGITS_BYTES", 1)
-    monkeypatch.setattr(memory, "_LEAST_LOGITS", room)
+    monkeypatch.setattr(memory, "LOGIT_GROUP", room)
     reader = ContextReader(tiny(tmp_path)._model)  # type: ignore[attr-defined]
     read = [count for count, _ in reader.rows([1] * 512, 256)]
     assert read == pieces
