@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import resources
-from runtime.chat_template import SOURCE_LIMIT, NoTemplate, TemplateTooLarge, choose_template
+from runtime.chat_template import SOURCE_LIMIT, NoTemplate, choose_template
 from runtime.errors import UserError
 from runtime.params import SamplingParams
 from runtime.places import shown_path
+from runtime.small_files import opened
 from runtime.template_variables import read_variables, variables_of
 from runtime.text import _
 
@@ -93,7 +94,7 @@ class ChatFormats:
     def chosen(self, sampling: SamplingParams) -> ChatFormat:
         """Returns the format that the settings ask for.
 
-        Raises `NoTemplate`, `TemplateChoiceNeeded`, `TemplateFileUnreadable` and `TemplateTooLarge`.
+        Raises `NoTemplate`, `TemplateChoiceNeeded` and `TemplateFileUnreadable`.
         """
         wanted = sampling.template.strip()
         name, source = self._found(self._spelled(wanted))
@@ -114,7 +115,7 @@ class ChatFormats:
         if wanted in built_in_names():
             return wanted, built_in(wanted)
         if _is_path(wanted):
-            return wanted, _read_file(Path(wanted).expanduser())
+            return wanted, read_template(Path(wanted).expanduser())
         if wanted or not self._own:
             raise NoTemplate(wanted, (*self._own, *built_in_names(), RAW), guess(self._is_token))
         return choose_template(self._own)
@@ -140,9 +141,10 @@ def _is_path(wanted: str) -> bool:
     return os.sep in wanted or "/" in wanted or wanted.lower().endswith(_ENDINGS)
 
 
-def _read_file(path: Path) -> str:
+def read_template(path: Path) -> str:
+    """Returns the template in a file. Raises `TemplateFileUnreadable`."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             data = file.read(4 * SOURCE_LIMIT + 1)
         source = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -152,5 +154,6 @@ def _read_file(path: Path) -> str:
     if not source.strip():
         raise TemplateFileUnreadable(path, _("It is empty."))
     if len(source) > SOURCE_LIMIT:
-        raise TemplateTooLarge("source", SOURCE_LIMIT)
+        words = _("It is longer than {limit} characters.")
+        raise TemplateFileUnreadable(path, words.format(limit=f"{SOURCE_LIMIT:,}"))
     return source

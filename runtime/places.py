@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,7 +203,13 @@ def _replace(target: Path, data: bytes) -> None:
 
 
 def _why_not_replaced(target: Path) -> str:
-    return _("it is no ordinary file") if target.exists() and not target.is_file() else ""
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return ""
+    except OSError as error:  # a name that is too long, a link that leads to itself
+        return write_reason(error)
+    return "" if stat.S_ISREG(mode) else _("it is no ordinary file")
 
 
 def put_in_place(part: Path, target: Path) -> None:

@@ -20,6 +20,7 @@ from runtime.params import LoadParams, SamplingParams
 from runtime.places import shown_path
 from runtime.schedule import LEAST_SHIFT, Schedule
 from runtime.settings import Group, changed, field_of, layered
+from runtime.small_files import opened
 from runtime.text import N_, _
 
 VERSION = 1
@@ -194,7 +195,7 @@ def _group(group: type[Group], values: dict[str, Any]) -> Group:
 def read_receipt(path: Path) -> Receipt:
     """Reads a receipt from a file. Raises `ReceiptUnreadable` and `BadReceipt`."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             return parsed(file.read(MAX_BYTES + 1))
     except OSError as error:
         raise ReceiptUnreadable(path, _why(path, error)) from error

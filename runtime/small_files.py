@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 _MAX_BYTES = 1 << 20
 
 
+def opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a file to read its bytes. Raises `OSError`, and `ValueError` where the name holds a NUL.
+
+    A pipe with a name into which nobody writes is empty; to open it the usual way would wait for its other end.
+    """
+    return open(path, "rb", opener=_at_once)
+
+
+def _at_once(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(descriptor, True)  # a pipe into which somebody writes is read to its end
+    return descriptor
+
+
 def read_text(file: Path) -> str:
     """Returns the beginning of a file as text, at most a mebibyte of it; "" where it cannot be read."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(_MAX_BYTES).decode("utf-8-sig", "replace")
+        with opened(file) as stream:
+            return stream.read(_MAX_BYTES).decode("utf-8-sig", "replace")
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return ""
 

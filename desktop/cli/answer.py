@@ -187,7 +187,12 @@ def trimmed_words(dropped: Sequence[int]) -> str:
 
 def loaded_words(info: EngineInfo) -> str:
     """Returns what was loaded, on one line, and the adapters that act on it on another."""
-    loaded = _("{name} · engine {engine} · {context} tokens of context · {threads} threads · {seconds:.1f} s").format(
+    words = ngettext(
+        "{name} · engine {engine} · {context} tokens of context · {threads} thread · {seconds:.1f} s",
+        "{name} · engine {engine} · {context} tokens of context · {threads} threads · {seconds:.1f} s",
+        info.threads,
+    )
+    loaded = words.format(
         name=harmless(info.name or info.path), engine=info.engine, context=f"{info.context_length:,}",
         threads=info.threads, seconds=info.load_seconds,
     )  # fmt: skip

@@ -16,26 +16,14 @@ from desktop.cli.layout import cell_width, cut, harmless, shown_path
 from desktop.cli.loading import opened_inspector, wanted
 from desktop.cli.options import setting_options
 from desktop.cli.texts import read_input
-from runtime.errors import UserError
 from runtime.inspection import KINDS, Guess, Inspection, InspectRequest
 from runtime.params import LoadParams
+from runtime.places import replace_file, require_replaceable
 from runtime.text import _
 
 _SHADES = " ·░▒▓█"
 _LABEL = 12  # cells of a token's text
 _STRONGEST = 3  # tokens that are named where a map is too wide
-
-
-class PictureNotWritten(UserError):
-    """A picture whose file could not be written."""
-
-    code = "picture_not_written"
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            _("The picture “{path}” cannot be written.").format(path=shown_path(path)), reason,
-            _("Name another file with --png."),
-        )  # fmt: skip
 
 
 def command() -> click.Command:
@@ -88,6 +76,9 @@ def inspect(
     alternatives: int, png: str | None, as_json: bool, **flags: Any,
 ) -> None:  # fmt: skip
     """Runs the command."""
+    picture = Path(png).expanduser() if png is not None else None
+    if picture is not None:
+        require_replaceable(picture)
     what = wanted(model, flags)
     request = InspectRequest(
         text=read_input() if prompt == "-" else prompt, layer=layer, head=head, kind=kind,  # type: ignore[arg-type]
@@ -97,12 +88,12 @@ def inspect(
         seen = held.inspect(request, interrupts.stop)
     for note in seen.notes:
         output.remark(note)
-    if png is not None:
-        _draw(Path(png).expanduser(), harmless(what.name), seen)
+    if picture is not None:
+        _draw(picture, harmless(what.name), seen)
     if as_json:
         output.write_json(_as_json(seen))
     else:
-        for line in _lines(seen, drawn=png is not None):
+        for line in _lines(seen, drawn=picture is not None):
             output.write_line(line)
 
 
@@ -110,11 +101,7 @@ def _draw(path: Path, name: str, seen: Inspection) -> None:
     title = title_of(name, seen.kind, seen.layer, seen.head)
     rows, columns = ([visible(harmless(label)) for label in labels] for labels in (seen.rows, seen.columns))
     draw = as_svg if path.suffix.lower() == ".svg" else as_png
-    try:
-        path.write_bytes(draw(title, rows, columns, seen.weights))
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise PictureNotWritten(path, _("The system says: {error}.").format(error=said)) from error
+    replace_file(path, draw(title, rows, columns, seen.weights))
     output.remark(_("The picture is in “{path}”.").format(path=shown_path(path)))
 
 

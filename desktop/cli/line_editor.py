@@ -80,7 +80,7 @@ def editor(file: Path | None, completer: Completer) -> PromptSession[str]:
     session: PromptSession[str] = PromptSession(
         history=history(file), multiline=True, key_bindings=_keys(), completer=completer, complete_while_typing=slash,
         prompt_continuation=FormattedText([("", "  ")]), enable_open_in_editor=True, reserve_space_for_menu=5,
-        tempfile_suffix=".md",
+        tempfile_suffix=".md", enable_suspend=True,
     )  # fmt: skip
     session.app.renderer.cpr_not_supported_callback = None  # a warning about the terminal in the middle of a chat
     return session
@@ -96,6 +96,7 @@ def _keys() -> KeyBindings:
     keys.add(Keys.Enter)(_send)
     keys.add(Keys.Escape, Keys.Enter)(_new_line)
     keys.add(Keys.ControlC)(_clear_or_interrupt)
+    keys.add(Keys.Vt100MouseEvent)(_leave_out)
     return keys
 
 
@@ -112,6 +113,10 @@ def _send(event: KeyPressEvent) -> None:
 
 def _new_line(event: KeyPressEvent) -> None:
     event.current_buffer.insert_text("\n")
+
+
+def _leave_out(_event: KeyPressEvent) -> None:
+    """No mouse is asked for here: what looks like one is a colour in text that was pasted without brackets."""
 
 
 def _clear_or_interrupt(event: KeyPressEvent) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from desktop.cli.layout import cut, harmless, wrapped
+from desktop.cli.layout import cut, harmless, one_line, wrapped
 from runtime.errors import ErrorInfo
 
 
@@ -127,7 +127,7 @@ def aside(text: str) -> None:
 
 def show_error(info: ErrorInfo) -> None:
     """Writes what happened, why, and what to do next to stderr."""
-    text = "\n".join(filter(None, (info.title, info.message, info.hint)))
+    text = "\n".join(filter(None, (one_line(info.title), info.message, info.hint)))
     _tell(fitted(harmless(text), sys.stderr))
 
 

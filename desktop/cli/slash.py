@@ -20,7 +20,7 @@ from desktop.cli.options import setting_help, shown_value, typed
 from runtime.errors import UserError
 from runtime.messages import Message, Role
 from runtime.params import LoadParams, SamplingParams
-from runtime.places import replace_file
+from runtime.places import replace_file, require_replaceable
 from runtime.settings import SettingField, changed, fields_of
 from runtime.text import N_, _, ngettext
 
@@ -117,9 +117,7 @@ class SlashCommands:
         if not argument:
             raise CommandProblem(_("/save needs a file name."), "", _("Example: /save talk.md"))
         file = Path(os.path.expanduser(argument))
-        if file.exists() and not file.is_file():
-            title = _("“{path}” is no ordinary file.").format(path=shown_path(file))
-            raise CommandProblem(title, "", _("Give the name of a file, such as talk.md."))
+        require_replaceable(file)
         if file.exists() and not self._chat.confirm(_("Replace “{path}”?").format(path=shown_path(file))):
             return
         replace_file(file, saved_text(self._chat.dialogue, file.suffix).encode("utf-8", "replace"))

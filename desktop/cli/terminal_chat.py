@@ -10,13 +10,13 @@ from pathlib import Path
 from desktop.cli import output
 from desktop.cli.answer import AnswerView, short_words
 from desktop.cli.dialogue import Dialogue
+from desktop.cli.failures import nobody_reads, told
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import harmless
 from desktop.cli.line_editor import CommandCompleter, editor, prompt_text
 from desktop.cli.slash import COMMANDS, SlashCommands, setting_words
 from runtime.control_text import whole_characters
 from runtime.engine import StopFlag
-from runtime.errors import UserError
 from runtime.protocol import FinishReason, GenerationEvent
 from runtime.text import _
 
@@ -78,8 +78,10 @@ class TerminalChat:
                 self._commands.run(typed)
             elif typed.strip():
                 self.ask(typed)
-        except UserError as error:
-            output.show_error(error.info)
+        except Exception as error:
+            if nobody_reads(error):
+                raise
+            told(error)  # and the conversation, which is nowhere else, goes on
 
     def ask(self, text: str) -> None:
         """Answers a message. Raises `UserError`; the message then comes back into the line."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from desktop.cli.layout import shown_path
 from runtime.errors import UserError
+from runtime.small_files import opened
 from runtime.text import _
 
 MOST_BYTES = 100_000_000  # some 20,000 pages
@@ -46,7 +47,7 @@ def text_of(name: str) -> str:
         return read_input()
     path = Path(name).expanduser()
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             data = file.read(MOST_BYTES + 1)
         return _decoded(data)
     except UnicodeDecodeError as error:

@@ -214,3 +214,11 @@ def test_what_is_no_ordinary_file_is_never_replaced(tmp_path: Path) -> None:
         part.write_bytes(b"state")
     assert pipe.is_fifo()
     assert os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
+def test_what_no_disk_takes_is_refused_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for name, why in (("loop", "symbolic links"), ("x" * 300, "name is too long")):
+        with pytest.raises(UnwritableFile, match=why):
+            require_replaceable(tmp_path / name)

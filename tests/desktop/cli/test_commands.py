@@ -288,7 +288,7 @@ def test_a_full_disk_is_told_and_exits_with_2():
         f'"{sys.executable}" -m desktop models > /dev/full', shell=True, cwd=ROOT, capture_output=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.decode().splitlines() == ["No space left on device"]
+    assert done.stderr.decode().splitlines() == ["The output cannot be written: the disk is full."]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")

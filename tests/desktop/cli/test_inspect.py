@@ -191,3 +191,10 @@ def test_an_svg_holds_any_script_and_no_markup_of_the_text():
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "<b>&" in texts
     assert "水\ufffd" in texts
+
+
+def test_a_place_that_takes_no_picture_is_refused_before_anything_is_read(run: Run, engine: object, tmp_path: Path):
+    for place, why in ((tmp_path, "no ordinary file"), (tmp_path / "no" / "a.png", "no such folder")):
+        result = run("inspect", "starter", "-p", "A cat", "--png", str(place))
+        assert (result.code, result.out) == (2, "")
+        assert why in result.err

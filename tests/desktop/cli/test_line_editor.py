@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prompt_toolkit.application import create_app_session
+import pytest
+from prompt_toolkit.application import Application, create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.utils import suspend_to_background_supported
 
 from desktop.cli.line_editor import CommandCompleter, KeptHistory, editor
 
@@ -24,3 +26,19 @@ def test_what_a_terminal_sends_that_is_not_in_utf_8_is_read_and_kept(tmp_path: P
         typed = editor(file, CommandCompleter({}, {})).prompt("> ")
     assert typed.startswith("caf")
     assert list(KeptHistory(str(file)).load_history_strings()) == ["caf\ufffd"]
+
+
+def test_pasted_colours_are_left_out_and_the_words_stay():
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("a \x1b[1;31mred\x1b[0m word\r")
+        assert editor(None, CommandCompleter({}, {})).prompt("> ") == "a red word"
+
+
+@pytest.mark.skipif(not suspend_to_background_supported(), reason="this system has no job control")
+def test_ctrl_z_leaves_the_chat_for_a_while_and_writes_nothing(monkeypatch: pytest.MonkeyPatch):
+    left: list[bool] = []
+    monkeypatch.setattr(Application, "suspend_to_background", lambda *_self: left.append(True))
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("a\x1ab\r")
+        assert editor(None, CommandCompleter({}, {})).prompt("> ") == "ab"
+    assert left == [True]

@@ -62,3 +62,8 @@ def test_words_that_nobody_can_read_end_no_command(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(sys, "stderr", Full())
     tell("The context is full.")
+
+
+def test_a_name_of_several_lines_makes_no_second_headline(capsys: pytest.CaptureFixture[str]):
+    output.show_error(ErrorInfo(title="“a\nQuern is broken.” is missing.", message="one\ntwo", code="x"))
+    assert capsys.readouterr().err == "“a␊Quern is broken.” is missing.\none\ntwo\n"

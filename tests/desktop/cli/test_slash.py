@@ -13,6 +13,7 @@ from desktop.cli.slash import COMMANDS, CommandProblem, SlashCommands
 from fake_engine import FakeEngine
 from runtime.engine import StopFlag
 from runtime.params import SamplingParams
+from runtime.places import UnwritableFile
 from runtime.settings import BadSetting
 
 
@@ -146,7 +147,7 @@ def test_only_an_ordinary_file_is_replaced(chat: FakeChat, tmp_path: Path):
     else:
         pipe.mkdir()
     for path in (tmp_path, pipe):
-        with pytest.raises(CommandProblem, match="no ordinary file"):
+        with pytest.raises(UnwritableFile, match="no ordinary file"):
             chat.run(f"/save {path}")
     assert not pipe.is_file()
 
@@ -199,3 +200,8 @@ def test_numbers_of_no_message_are_refused(chat: FakeChat, line: str):
 def test_nothing_can_be_pinned_before_anything_is_said(chat: FakeChat):
     with pytest.raises(CommandProblem):
         chat.run("/pin")
+
+
+def test_a_name_that_no_disk_takes_is_told(chat: FakeChat, tmp_path: Path):
+    with pytest.raises(UnwritableFile, match="name is too long"):
+        chat.run(f"/save {tmp_path / ('x' * 300)}.md")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from command_line import Run
 from desktop.cli import texts
 from desktop.cli.texts import TextTooLong, TextUnreadable, input_lines, read_input, text_of
+from in_time import in_time
 
 
 class Endless(io.RawIOBase):
@@ -93,3 +95,9 @@ def test_every_command_refuses_it_in_words(run: Run, tiny: Path, words: tuple[st
     result = run(name, str(tiny), *rest, stdin="x" * 2000)
     assert (result.code, result.out) == (2, "")
     assert "The text is too long." in result.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on this system")
+def test_a_pipe_into_which_nobody_writes_is_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    assert in_time(lambda path: text_of(str(path)), tmp_path / "pipe") == ""
