@@ -153,7 +153,7 @@ def test_a_file_that_gives_no_template_is_named(tmp_path: Path, content: bytes |
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "huge.jinja").write_bytes(b"x" * 1_000_001)
-    assert failure({}, str(tmp_path / "huge.jinja")).code == "template_too_large"
+    assert failure({}, str(tmp_path / "huge.jinja")).code == "template_unreadable"
 
 
 def test_marks_that_the_model_does_not_know_are_told() -> None:
