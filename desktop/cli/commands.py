@@ -52,6 +52,16 @@ class Option(click.Option):
         return (record[0], self.help or "") if record else None
 
 
+class FileName(click.types.StringParamType):
+    """The name of a file. An empty one, from a variable that was not set, would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the name. Raises `click.BadParameter` where it is empty."""
+        if value == "":
+            self.fail(_("The name of the file is empty."), param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class FileArgument(click.Argument):
     """An argument that the shell completes with file names."""
 

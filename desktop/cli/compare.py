@@ -8,7 +8,7 @@ import click
 
 import resources
 from desktop.cli import output
-from desktop.cli.commands import Command, ModelArgument, Option, json_option
+from desktop.cli.commands import Command, FileName, ModelArgument, Option, json_option
 from desktop.cli.layout import harmless, one_line
 from desktop.cli.loading import Wanted, opened, wanted
 from desktop.cli.options import engine_option, setting_options
@@ -37,7 +37,7 @@ def command() -> click.Command:
         params=[
             ModelArgument(["reference"], metavar="REFERENCE"),
             ModelArgument(["candidate"], metavar="CANDIDATE"),
-            Option("--text", metavar="FILE", help=_(
+            Option("--text", metavar="FILE", type=FileName(), help=_(
                 "The text file; “-” reads the input. Without it, a text of Quern's own: English, Chinese and code.")),
             engine_option("reference", help=_("The engine for REFERENCE, where it is another than --engine says.")),
             engine_option("candidate", help=_("The engine for CANDIDATE, where it is another than --engine says.")),

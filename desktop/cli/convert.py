@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from desktop.cli import convert_report, output
-from desktop.cli.commands import Command, FileArgument, ModelArgument, Option, UsageProblem, json_option
+from desktop.cli.commands import Command, FileArgument, FileName, ModelArgument, Option, UsageProblem, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.texts import text_of
 from runtime.engine import StopFlag
@@ -40,7 +40,7 @@ def command() -> click.Command:
         ),
         params=[
             ModelArgument(["source"], metavar="SOURCE"),
-            FileArgument(["target"], metavar="OUTPUT"),
+            FileArgument(["target"], metavar="OUTPUT", type=FileName()),
             Option("--type", "recipe", metavar="TYPE", default="", help=_(
                 "What the numbers become: {types}.").format(types="F32, F16, BF16, Q8_0, Q6_K, Q4_K_M, Q4_0, …")),
             Option("--auto", is_flag=True, default=False, help=_(

@@ -9,7 +9,7 @@ import click
 
 import resources
 from desktop.cli import output
-from desktop.cli.commands import Command, ModelArgument, Option, json_option
+from desktop.cli.commands import Command, FileName, ModelArgument, Option, json_option
 from desktop.cli.layout import harmless
 from desktop.cli.loading import wanted
 from desktop.cli.options import setting_options
@@ -39,8 +39,9 @@ def command() -> click.Command:
         ),
         params=[
             ModelArgument(["model"], metavar="MODEL"),
-            Option("-o", "--output", "target", metavar="FILE", required=True, help=_("The file to write.")),
-            Option("--text", metavar="FILE", help=_(
+            Option("-o", "--output", "target", metavar="FILE", type=FileName(), required=True,
+                   help=_("The file to write.")),
+            Option("--text", metavar="FILE", type=FileName(), help=_(
                 "The text file; “-” reads the input. Without it, a text of Quern's own: English, Chinese and code.")),
             Option("--chunks", type=click.IntRange(1, 1 << 20), default=None, metavar="N", help=_(
                 "Reads at most so many pieces of 512 tokens. Default: the whole text.")),

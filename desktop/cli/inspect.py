@@ -10,7 +10,7 @@ import click
 
 from desktop.cli import output
 from desktop.cli.attention_picture import as_png, as_svg, title_of, visible
-from desktop.cli.commands import Command, ModelArgument, Option, json_option
+from desktop.cli.commands import Command, FileName, ModelArgument, Option, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.layout import cell_width, cut, harmless, shown_path
 from desktop.cli.loading import opened_inspector, wanted
@@ -62,7 +62,7 @@ def command() -> click.Command:
                 help=_("How many of the likeliest tokens are shown at each place. Default: 3."),
             ),
             Option(
-                "--png", metavar="FILE", default=None,
+                "--png", metavar="FILE", type=FileName(), default=None,
                 help=_("Draws the attention into a file; one whose name ends in .svg is drawn as SVG."),
             ),
             json_option(),

@@ -12,7 +12,7 @@ import msgspec
 
 from desktop.cli import output
 from desktop.cli.answer import AnswerView
-from desktop.cli.commands import Option
+from desktop.cli.commands import FileName, Option
 from desktop.cli.interrupt import Interrupts
 from runtime.model_hash import HashingStopped, ModelHashes
 from runtime.places import path_of, replace_file, require_replaceable
@@ -24,7 +24,7 @@ from runtime.text import _
 def receipt_option() -> click.Parameter:
     """Returns `--receipt`."""
     return Option(
-        "--receipt", metavar="FILE", default=None,
+        "--receipt", metavar="FILE", type=FileName(), default=None,
         help=_("Writes to FILE what made the last answer; “quern replay FILE” makes it again and compares."),
     )  # fmt: skip
 

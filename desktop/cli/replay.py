@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from desktop.cli import output
-from desktop.cli.commands import Command, FileArgument, ModelArgument, Option, json_option
+from desktop.cli.commands import Command, FileArgument, FileName, ModelArgument, Option, json_option
 from desktop.cli.interrupt import Interrupts
 from desktop.cli.loading import Wanted, opened
 from desktop.cli.options import engine_option
@@ -52,7 +52,7 @@ def command() -> click.Command:
         )),
         examples=("quern replay answer.json", "quern replay answer.json ~/models/model.gguf --anyway"),
         params=[
-            FileArgument(["file"], metavar="FILE"),
+            FileArgument(["file"], metavar="FILE", type=FileName()),
             ModelArgument(["model"], required=False, metavar="[MODEL]"),
             Option("--anyway", is_flag=True, default=False,
                    help=_("Tries it also with another model, build or settings than the answer was made with.")),

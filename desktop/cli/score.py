@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from desktop.cli import output
-from desktop.cli.commands import Command, ModelArgument, Option, json_option
+from desktop.cli.commands import Command, FileName, ModelArgument, Option, json_option
 from desktop.cli.loading import opened, wanted
 from desktop.cli.options import setting_options
 from desktop.cli.reading import read
@@ -34,7 +34,8 @@ def command() -> click.Command:
         ),
         params=[
             ModelArgument(["model"], metavar="MODEL"),
-            Option("--text", metavar="FILE", required=True, help=_("The text file; “-” reads the input.")),
+            Option("--text", metavar="FILE", type=FileName(), required=True,
+                   help=_("The text file; “-” reads the input.")),
             json_option(),
             *setting_options(LoadParams),
         ],

@@ -99,3 +99,14 @@ def test_a_giant_file_that_is_no_model_is_told_at_once(run: Run, tmp_path: Path)
         result = run(*words)
         assert (result.code, result.out) == (2, "")
         assert "giant.gguf" in result.err
+
+
+@pytest.mark.parametrize("words", [
+    ("convert", "MODEL", "", "--type", "q8_0"), ("imatrix", "MODEL", "-o", ""), ("replay", ""),
+    ("score", "MODEL", "--text", ""), ("compare", "MODEL", "MODEL", "--text", ""),
+    ("inspect", "MODEL", "-p", "hi", "--png", ""), ("chat", "MODEL", "-p", "hi", "--receipt", ""),
+], ids=lambda words: words[0])  # fmt: skip
+def test_an_empty_name_is_not_the_current_folder(run: Run, tiny: Path, words: tuple[str, ...]):
+    result = run(*(str(tiny) if word == "MODEL" else word for word in words))
+    assert (result.code, result.out) == (2, "")
+    assert "The name of the file is empty." in result.err
