@@ -213,10 +213,11 @@ class TokenCache:
     def _forward(self, ids: Tensor, *, last_only: bool) -> Tensor:
         """Returns the scores (B, T or 1, V) behind ids (B, T), which follow what is in the cache."""
         model = self._model
-        if ids.numel() == 1 and self._encoded is None and model.one_token is not None:
-            return model.one_token(ids, self._kv)
-        logits: Tensor = model.transformer(ids, cache=self._kv, encoded=self._encoded, last_only=last_only)
-        return logits
+        with model.reading():
+            if ids.numel() == 1 and self._encoded is None and model.one_token is not None:
+                return model.one_token(ids, self._kv)
+            logits: Tensor = model.transformer(ids, cache=self._kv, encoded=self._encoded, last_only=last_only)
+            return logits
 
     def _read_long(self, ids: Sequence[int], *, last_only: bool = True) -> None:
         """Does what `_read` does, and ends it in the middle where the stop flag is set. Raises `Stopped`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -33,6 +33,7 @@ _CUTS = (SAME, FUSED_QKV, FUSED_GATE_UP)  # forms whose parts lie in the file as
 _LEAST = 64 << 10  # bytes; less is copied at once
 _BLOCK = 2 << 20  # bytes that are moved at a time: a large page
 _STEP_BACK = 10  # by how many of Unix' levels the thread stands back behind whoever reads tokens
+_HELD = 1.0  # seconds that moving waits at most for whoever reads first
 
 
 class Lender(Source, Protocol):
@@ -55,6 +56,9 @@ class Lending:
     def __init__(self) -> None:
         self._lent: dict[Linear | Embedding, list[_Piece]] = {}
         self._stop = threading.Event()
+        self._free = threading.Event()  # nobody waits for the first token
+        self._free.set()
+        self._was_read = False
         self._thread: threading.Thread | None = None
 
     def takes(self, checkpoint: Lender, claim: Claim, slots: Mapping[str, Slot], config: ModelConfig) -> bool:
@@ -85,6 +89,19 @@ class Lending:
         self._thread = threading.Thread(target=self._move_all, args=(then,), name="moving weights", daemon=True)
         self._thread.start()
 
+    @contextlib.contextmanager
+    def read(self) -> Iterator[None]:
+        """Reads tokens inside; while they are the first ones, moving waits, so that the first answer begins soon."""
+        if self._was_read:
+            yield
+            return
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._was_read = True
+            self._free.set()
+
     def wait(self) -> None:
         """Returns when everything is moved, or moving was stopped."""
         if self._thread is not None:
@@ -93,12 +110,15 @@ class Lending:
     def close(self) -> None:
         """Stops moving; what has not been moved stays lent. May be called twice."""
         self._stop.set()
+        self._free.set()
         self.wait()
         self._lent.clear()
 
     def _move_all(self, then: Callable[[], None]) -> None:
         _stand_back()
-        for module in sorted(self._lent, key=lambda module: module.weight.data_ptr()):  # a large page is filled at once
+        for module in sorted(self._lent, key=_place):
+            if not self._free.wait(_HELD):
+                self._free.set()
             if not self._move(module):
                 return
         then()
@@ -117,6 +137,11 @@ class Lending:
         for piece in self._lent.pop(module):
             piece.release()  # what was read of it meanwhile
         return True
+
+
+def _place(module: Linear | Embedding) -> tuple[bool, int]:
+    """Sorts by place, so that a large page is filled at once; last the embedding, which nobody can read meanwhile."""
+    return isinstance(module, Embedding), module.weight.data_ptr()
 
 
 def _lying(checkpoint: Lender, name: str) -> Tensor | None:

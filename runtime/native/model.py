@@ -6,7 +6,7 @@ Knows nothing about chats, sampling or the tokens that were read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -81,6 +81,10 @@ class NativeModel:
         self.micro_batch = min(self.params.micro_batch, self.params.batch)
         if self._lending is not None:
             self._lending.move(then=self._shorten)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Tokens are read inside."""
+        return nullcontext() if self._lending is None else self._lending.read()
 
     def _shorten(self) -> None:
         """Makes the short way for single tokens, out of the weights where they lie now."""

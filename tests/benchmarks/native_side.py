@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -83,10 +83,11 @@ class Native:
         self.cache.advance(tokens)
 
     def read(self, ids: Tensor) -> Tensor:
-        if ids.numel() == 1 and self.one_token is not None:
-            logits = self.one_token(ids, self.cache)
-        else:
-            logits = self.model(ids, cache=self.cache, last_only=True)
+        with nullcontext() if self._lending is None else self._lending.read():
+            if ids.numel() == 1 and self.one_token is not None:
+                logits = self.one_token(ids, self.cache)
+            else:
+                logits = self.model(ids, cache=self.cache, last_only=True)
         self.cache.advance(ids.shape[1])
         return logits[0, -1]
 

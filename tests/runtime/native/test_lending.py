@@ -199,6 +199,42 @@ def test_moving_can_be_stopped_in_the_middle_and_the_model_still_answers(
     lent.close()
 
 
+def test_moving_waits_while_the_first_tokens_are_read_and_not_for_later_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(lending, "_HELD", 30)
+    model, lent = lent_model(write_folder(tmp_path / "model", "f32"), "f32")
+    with lent.read():
+        lent.move(then=lambda: None)
+        n_lent = len(lent_parts(model))
+        moving = lent._thread
+        assert moving is not None
+        moving.join(0.2)
+        assert len(lent_parts(model)) == n_lent
+    with lent.read():
+        lent.wait()
+    assert not lent_parts(model)
+
+
+def test_moving_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(lending, "_HELD", 0.01)
+    model, lent = lent_model(write_folder(tmp_path / "model", "f32"), "f32")
+    with lent.read():
+        lent.move(then=lambda: None)
+        lent.wait()
+    assert not lent_parts(model)
+
+
+def test_a_model_is_closed_while_its_first_tokens_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(lending, "_HELD", 30)
+    _model, lent = lent_model(write_folder(tmp_path / "model", "f32"), "f32")
+    with lent.read():
+        lent.move(then=lambda: None)
+        lent.close()
+    assert lent._thread is not None
+    assert not lent._thread.is_alive()
+
+
 def test_a_stopped_loading_leaves_no_thread_behind(tmp_path: Path) -> None:
     stop = StopFlag()
     stop.set()
