@@ -148,7 +148,7 @@ class Composer(QFrame):
         self._running = False
         self._chips: list[PasteChip] = []
         self.edit = MessageEdit()
-        self.edit.setPlaceholderText(_("Message"))
+        self.edit.set_hint(_("Message"))
         self.edit.setAccessibleName(_("Message"))
         self.button = IconButton("send", _("Send"), tone="on_accent")
         self.button.setProperty("kind", "send")
@@ -201,7 +201,7 @@ class Composer(QFrame):
     def set_running(self, running: bool) -> None:
         """Shows Stop in the place of Send while an answer is running."""
         self._running = running
-        self.edit.setPlaceholderText(_("Message, sent when the answer is finished") if running else _("Message"))
+        self.edit.set_hint(_("Message, sent when the answer is finished") if running else _("Message"))
         self._update_button()
 
     @property

@@ -18,6 +18,11 @@ class PlainField(QPlainTextEdit):
         self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
 
+    def set_hint(self, words: str) -> None:
+        """Shows these words while nothing is written. Qt alone goes on showing older ones until it has to draw anew."""
+        self.setPlaceholderText(words)
+        self.viewport().update()
+
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
         self.focus_moved.emit(True)

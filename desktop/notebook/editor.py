@@ -53,7 +53,7 @@ class NotebookEdit(PlainField):
         self._locked = self._pasting = False
         self._follows = True
         self.setTabChangesFocus(False)
-        self.setPlaceholderText(_("Write how a text begins. The model goes on with it."))
+        self.set_hint(_("Write how a text begins. The model goes on with it."))
         self.setAccessibleName(_("Text of the notebook"))
 
     # --- the text --------------------------------------------------------------------------------------------------
