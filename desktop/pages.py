@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from desktop.background import Background
@@ -63,6 +63,11 @@ class Pages(QStackedWidget):
         self.addWidget(centre)
         parts.models.listed.connect(self._take_models)
         parts.models.status_changed.connect(self._follow_model)
+
+    def minimumSizeHint(self) -> QSize:
+        """Returns what the page needs that is shown: one that was opened once squeezes nothing beside the others."""
+        shown = self.currentWidget()
+        return super().minimumSizeHint() if shown is None else shown.minimumSizeHint()
 
     @property
     def models(self) -> tuple[ModelInfo, ...]:

@@ -66,6 +66,19 @@ def test_the_settings_leave_when_a_page_needs_their_room(window: MainWindow, qtb
     assert not window.sidebar.isHidden()
 
 
+def test_a_page_that_was_opened_squeezes_nothing_beside_the_chat(window: MainWindow, qtbot: QtBot) -> None:
+    window.window().resize(1120, 720)
+    window.show_panel(True)
+    qtbot.wait(50)
+    assert window.panel is not None
+    before = window.sidebar.width(), window.panel.width()
+    for page in ("library", "convert", "chat"):
+        window.pages.turn_to(page)
+        if page != "chat":
+            qtbot.waitUntil(getattr(window.pages, page).isVisible, timeout=20_000)
+    qtbot.waitUntil(lambda: (window.sidebar.width(), window.panel.width()) == before)
+
+
 def test_the_bar_that_finds_stays_inside_the_conversation(window: MainWindow) -> None:
     window.show_panel(True)
     window.find_in_chat.open()
