@@ -113,7 +113,7 @@ class EngineChild(QObject):
         """Ends the process now; `ended` follows."""
         self._process.kill()
 
-    def kill_and_wait(self, seconds: float = 1.0) -> None:
+    def kill_and_wait(self, seconds: float = 5.0) -> None:
         """Ends the process before it returns: the last resort when the application itself ends."""
         self.leaving = True  # also where nobody was asked before: whatever it was doing is not to blame
         if self._process.state() != QProcess.ProcessState.NotRunning:

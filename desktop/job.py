@@ -132,7 +132,7 @@ class Job(QObject):
         if self._process is not None:
             self._process.kill()
 
-    def kill_and_wait(self, seconds: float = 1.0) -> None:
+    def kill_and_wait(self, seconds: float = 5.0) -> None:
         """Ends the child before it returns: for the end of the application."""
         if self._process is not None and self._process.state() != QProcess.ProcessState.NotRunning:
             self._process.kill()
@@ -218,7 +218,10 @@ class Job(QObject):
 
 
 class Jobs(QObject):
-    """Runs jobs one after the other. Jobs have no parent: whoever follows one may keep it beyond this object."""
+    """Runs jobs one after the other. Jobs have no parent: whoever follows one may keep it beyond this object.
+
+    After `stop_all` or `kill_now` nothing starts any more: a job that comes then ends at once, as stopped.
+    """
 
     changed = Signal()
 
@@ -247,10 +250,15 @@ class Jobs(QObject):
         """Takes a job in line; it starts when it is the first."""
         job.ended.connect(self._next)
         self._jobs.append(job)
+        if self._closing:
+            job.stop()
         self._next()
 
     def run_beside(self, job: Job) -> None:
         """Starts a short job at once, whatever else runs; it is forgotten when it has ended."""
+        if self._closing:
+            job.stop()
+            return
         self._beside.append(job)
         job.ended.connect(self._forget_ended)
         job.start()

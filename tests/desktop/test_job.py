@@ -122,3 +122,15 @@ def test_stopping_everything_says_when_it_is_quiet(jobs: Jobs, make: Make, qtbot
     jobs.stop_all()
     qtbot.waitUntil(lambda: not jobs.busy)
     assert [job.state for job in jobs.all] == [JobState.STOPPED, JobState.STOPPED]
+
+
+@pytest.mark.parametrize("end", [Jobs.stop_all, Jobs.kill_now])
+def test_what_comes_after_the_end_is_stopped_before_it_starts(
+    jobs: Jobs, make: Make, end: Callable[[Jobs], None]
+) -> None:
+    end(jobs)
+    late, beside = make({"event": "begun"}, waits=True), make({"event": "begun"}, waits=True)
+    jobs.add(late)
+    jobs.run_beside(beside)
+    assert (late.state, beside.state) == (JobState.STOPPED, JobState.STOPPED)
+    assert not jobs.busy
