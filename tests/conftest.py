@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import engines
+from patient_qtbot import PatientQtBot
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["LANGUAGE"] = os.environ["LC_ALL"] = "C.UTF-8"
@@ -38,6 +39,12 @@ def person_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OLLAMA_MODELS", str(home / ".ollama" / "models"))  # not the machine's
     return home
+
+
+@pytest.fixture
+def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientQtBot:
+    """pytest-qt's robot with the patience that a busy machine asks for."""
+    return PatientQtBot(request)
 
 
 @pytest.fixture(autouse=True)

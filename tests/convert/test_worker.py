@@ -35,7 +35,7 @@ def test_the_process_tells_its_plan_its_progress_and_its_end(tmp_path: Path) -> 
     told = [json.loads(line)["event"] for line in process.stdout]
     process.stdin.close()
     process.stdout.close()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=120) == 0
     assert (told[0], told[-2:]) == ("planned", ["converted", "done"])
     assert "write_progress" in told
     assert read_header(target).quantization == "Q8_0"

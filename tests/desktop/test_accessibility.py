@@ -26,7 +26,7 @@ from desktop.shell import Shell
 from window_kit import window_parts
 
 _BETWEEN = (QScrollBar, QSplitterHandle)  # they move what has a name
-_PATIENCE = 100  # tenths of a second
+_PATIENCE = 600  # tenths of a second
 _MANY = 400  # presses of Tab in which everything comes round
 
 

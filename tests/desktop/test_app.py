@@ -135,7 +135,7 @@ def test_signal_closes_the_window_and_leaves_no_child(quern_home: Path, number: 
     assert process.stdout is not None
     engine = json.loads(process.stdout.readline())["engine"]
     process.send_signal(getattr(signal, number))
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert process.returncode == 0
     assert not psutil.pid_exists(engine)
 

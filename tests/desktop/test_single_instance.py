@@ -74,7 +74,7 @@ def test_a_second_start_raises_the_first_window_and_ends(qtbot: QtBot, profile: 
         second = start(profile, open_path="模型 x.gguf")
     assert raised.args == [os.path.abspath("模型 x.gguf")]
     assert first_word(second) == "raised"
-    assert second.wait(timeout=20) == 0
+    assert second.wait(timeout=120) == 0
     first.release()
 
 

@@ -52,8 +52,8 @@ def test_a_second_set_up_in_the_same_folder_says_so_and_waits(tmp_path: Path) ->
         assert not waiting.is_set()
         thread = threading.Thread(target=second)
         thread.start()
-        assert waiting.wait(10)
+        assert waiting.wait(60)
         order.append("first")
-    thread.join(10)
+    thread.join(60)
 
     assert order == ["first", "second"]

@@ -64,7 +64,7 @@ class ScriptedEngine:
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         if text == "endless":
-            self.thought.wait(10)
+            self.thought.wait(60)
         return list(text.encode())
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -102,7 +102,7 @@ class Conversation:
         self._lines.put(command if isinstance(command, bytes) else protocol.encode_line(command))
 
     def next(self) -> Any:
-        return self._events.get(timeout=10)
+        return self._events.get(timeout=60)
 
     def until_closed(self, number: int) -> list[Any]:
         """Returns the events up to the closing one of command `number`."""
@@ -117,7 +117,7 @@ class Conversation:
 
     def end(self) -> None:
         self._lines.put(None)
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -395,7 +395,7 @@ def test_the_process_leaves_when_its_stdin_closes_in_the_middle_of_an_answer(mod
         process = engine._process
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_an_answer_is_identified_and_made_again_in_the_process(model: Path, tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ os.kill(os.getpid(), {int(signal.SIGKILL)})
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
     pid = int(done.stdout)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while _alive(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _alive(pid)

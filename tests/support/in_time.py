@@ -25,7 +25,7 @@ def in_time(read: Callable[[Path], Any], path: Path) -> Any:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     if thread.is_alive():
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))  # lets the reader go
         pytest.fail("it waits for a pipe into which nobody writes")

@@ -28,7 +28,7 @@ from runtime.library import ModelInfo, UnknownModel
 from runtime.places import places
 from runtime.saved_settings import SavedSettings
 
-_PATIENCE = 20.0  # seconds
+_PATIENCE = 60.0  # seconds
 STARTER = ModelInfo(
     name="starter", path=Path("/models/Tiny-1M-Instruct.Q4_1.gguf"), kind="gguf", architecture="llama",
     size_bytes=98_000_000, quantization="Q4_1", context_length=8192, runnable=True, source="starter",

