@@ -14,7 +14,7 @@ from set_up_steps import ROOT, SetUp
 from system_packages import has_display
 
 TEST = ("-m", "pytest", "-m", "not acceptance and not package")
-ACCEPTANCE = ("-m", "pytest", "-m", "acceptance")
+ACCEPTANCE = ("-m", "pytest", "--hypothesis-profile=exploring", "-m", "acceptance or hypothesis")  # new examples, too
 PACKAGE = ("-m", "pytest", "-m", "package", "tests/packaging")
 # What `check` runs, in order; all of them run even when one fails. Checks of generated files belong here too.
 CHECKS: tuple[tuple[str, ...], ...] = (
