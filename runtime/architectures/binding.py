@@ -1,7 +1,7 @@
 """Walks a family's table: which tensors of a checkpoint make which of ours, and which ones ours are written to.
 
 Every tensor is claimed by a row or known to hold no weights; what is left over, or missing, is named. Reads no tensor
-but the two that may be the same one.
+but the two that may be the same one, and biases without a place.
 """
 
 from __future__ import annotations
@@ -131,7 +131,10 @@ def bind(architecture: Architecture, config: ModelConfig, source: Source) -> Bin
     claims = tuple(_claims(architecture, config, source.kind, known))
     claimed = {name for claim in claims for name in claim.sources}
     rest = [name for name in source.names if name not in claimed]
-    ignored = [name for name in rest if _is_ignorable(architecture, config, name, source.kind)]
+    ignored = [
+        name for name in rest
+        if _is_ignorable(architecture, config, name, source.kind) or _adds_nothing(source, name, claimed)
+    ]  # fmt: skip
     left = sorted(set(rest) - set(ignored))
     if any(_TASK_HEADS.search(name) for name in left):
         raise TaskHead(left)
@@ -211,6 +214,14 @@ def _is_ignorable(architecture: Architecture, config: ModelConfig, name: str, ki
     if kind == "gguf":
         return name in architecture.gguf_tensors(config) or name.startswith("rope_")
     return config.tied and _canonical(architecture, name) in _head_names(architecture, kind)
+
+
+def _adds_nothing(source: Source, name: str, claimed: Collection[str]) -> bool:
+    """Whether a tensor is a bias of zeros: programs that pack weights put one beside every matrix."""
+    matrix = name.removesuffix("bias") + "weight"
+    if not name.endswith(".bias") or matrix not in claimed or len(source.info(name).shape) != 1:
+        return False
+    return not source.read(name).any()
 
 
 def _canonical(architecture: Architecture, name: str) -> str:

@@ -73,11 +73,18 @@ def gptq(name: str, weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
     return stored, ((codes - 8) * scales.repeat_interleave(16, 0)).T.contiguous()
 
 
+def gptq_with_a_bias(name: str, weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
+    """Returns what `gptq` does, beside a bias of zeros as the first program for it wrote them."""
+    stored, plain = gptq(name, weight)
+    return stored | {f"{name}.bias": torch.zeros(len(weight), dtype=torch.float16)}, plain
+
+
 METHODS = {
     "fp8": (fp8, {"quant_method": "fp8", "weight_block_size": [16, 16]}),
     "fp8 as a whole": (fp8_whole, {"quant_method": "fp8", "activation_scheme": "static"}),
     "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": 16, "version": "gemm"}),
     "gptq": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 16, "sym": True}),
+    "gptq, biases of zeros": (gptq_with_a_bias, {"quant_method": "gptq", "bits": 4, "group_size": 16, "sym": True}),
 }
 
 

@@ -72,6 +72,26 @@ def test_a_weight_without_a_place_is_named() -> None:
     assert "model.layers.0.self_attn.sinks" in str(raised.value)
 
 
+def test_a_bias_that_adds_nothing_is_passed_over() -> None:
+    """GPTQ's first program wrote one beside every matrix, whatever the model had."""
+    checkpoint = tiny_checkpoint()
+    zeros = ("model.layers.0.self_attn.o_proj.bias", "model.layers.1.mlp.up_proj.bias")
+    checkpoint.tensors |= {name: np.zeros(16, np.float32) for name in zeros}
+
+    assert bound(checkpoint).ignored == zeros
+
+
+@pytest.mark.parametrize("name", ["model.layers.0.self_attn.o_proj.bias", "model.layers.0.strange.bias"])
+def test_a_bias_that_adds_something_or_to_nothing_has_no_place(name: str) -> None:
+    checkpoint = tiny_checkpoint()
+    checkpoint.tensors[name] = np.zeros(16, np.float32)
+    if "strange" not in name:
+        checkpoint.tensors[name][3] = 1e-3
+
+    with pytest.raises(LeftoverTensors, match=name):
+        bound(checkpoint)
+
+
 def test_what_is_missing_is_named_and_counted() -> None:
     checkpoint = tiny_checkpoint()
     for layer in range(2):
