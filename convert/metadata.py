@@ -71,6 +71,13 @@ def graph_notes(architecture: Architecture, config: ModelConfig, folder: Path) -
             "texts otherwise.", context,
         )  # fmt: skip
         yield words.format(n=f"{context:,}", whole=f"{config.context_length:,}")
+    if config.position == "rope" and config.rope.scaling == "dynamic":
+        words = ngettext(
+            "The model reads texts of more than {n} token by stretching positions as a text grows; llama.cpp cannot.",
+            "The model reads texts of more than {n} tokens by stretching positions as a text grows; llama.cpp cannot.",
+            config.rope.original_context,
+        )  # fmt: skip
+        yield words.format(n=f"{config.rope.original_context:,}")
     if config.position == "rope" and config.rope.scaling == "longrope":
         words = ngettext(
             "llama.cpp stretches positions for long texts as soon as it is loaded with more than {n} token of "

@@ -20,6 +20,7 @@ from runtime.architectures.shared import (
     sizes,
 )
 from runtime.config import ModelConfig, Rope
+from runtime.text import _
 
 _EVERY = 6  # one layer in so many sees everything, in files that do not say
 _LARGEST = 62  # layers of the 27B model
@@ -72,6 +73,9 @@ def _write_gguf(config: ModelConfig) -> Fields:
 
 
 def _fits(config: ModelConfig) -> str | None:
+    local = config.local_rope
+    if local is not None and local != Rope(base=local.base):
+        return _("llama.cpp's Gemma 3 graph stretches no positions on layers with a window, as this model does.")
     return gemma.misfit(config, _LARGEST) or _FUNCTIONS.fits_gguf(config)
 
 

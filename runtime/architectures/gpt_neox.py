@@ -16,7 +16,7 @@ from runtime.architectures.base import (
     with_qkv_bias,
 )
 from runtime.architectures.forms import FUSED_QKV, FUSED_QKV_BY_HEAD
-from runtime.architectures.rope_keys import gguf_context, gguf_rope, hf_rope, rope_misfit, rope_to_gguf
+from runtime.architectures.rope_keys import gguf_context, gguf_rope, hf_rope, rope_misfit, rope_to_gguf, rope_to_hf
 from runtime.architectures.shared import BLK, LAYER, QKV, QKV_BIASES, TIED, hf_activation
 from runtime.config import ModelConfig
 from runtime.text import _
@@ -91,6 +91,7 @@ def _write_hf(config: ModelConfig) -> Fields:
     return {
         "rotary_pct": (config.rope.dim or config.head_dim) / config.head_dim,
         "rotary_emb_base": config.rope.base,
+        "rope_scaling": rope_to_hf(config.rope, config.head_dim)["rope_scaling"],
         "hidden_act": names.get(config.activation, config.activation),
         "attention_bias": config.qkv_bias,
     }
@@ -104,6 +105,9 @@ def _write_gguf(config: ModelConfig) -> Fields:
 def _fits(config: ModelConfig) -> str | None:
     if config.tied or not config.qkv_bias:
         return _("llama.cpp's GPT-NeoX graph needs a head of its own and biases; this model lacks one of them.")
+    if config.activation not in ("gelu", "gelu_tanh"):
+        return _("llama.cpp's graph of this family has another activation than “{name}”.").format(
+            name=config.activation)  # fmt: skip
     return rope_misfit(config, divisors=False)
 
 

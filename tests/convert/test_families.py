@@ -97,6 +97,7 @@ def test_llama_cpp_computes_the_file_as_transformers_computes_the_folder(
     tolerance = _TANH if name.startswith(_WITH_GELU) else 1e-3
     np.testing.assert_allclose(of_llama(tmp_path / "model.gguf", model, ids), theirs, atol=tolerance, rtol=0)
     assert any("context length becomes" in note for note in notes) == (name in _SHORT)
+    assert any("as a text grows" in note for note in notes) == (name == "llama, dynamic")
     assert any("guesses hidden words" in note for note in notes) == hasattr(model, "cls" if "roberta" not in name
                                                                             else "lm_head")  # fmt: skip
 
