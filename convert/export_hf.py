@@ -224,7 +224,7 @@ def _ends(path: Path) -> list[int]:
         special = tokenizer.special
         code = {special.fim_pad, special.fim_repo, special.fim_separator}
         first = [special.eos] if special.eos is not None else []
-        others = sorted(id for id in tokenizer.control_ids if tokenizer.ends_answer(id) and id not in code)
+        others = [id for id in range(tokenizer.size) if tokenizer.ends_answer(id) and id not in code]
         return list(dict.fromkeys([*first, *others]))
 
 

@@ -28,7 +28,7 @@ def both_norms() -> tuple[TensorRow, ...]:
 
 
 def ends() -> tuple[TensorRow, ...]:
-    """Returns embedding, last norm and head."""
+    """Returns embedding and last norm."""
     return (
         TensorRow("embedding.weight", "model.embed_tokens.weight", "token_embd.weight"),
         TensorRow("decoder.norm.weight", "model.norm.weight", "output_norm.weight", hf_form=ADD_ONE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.architectures import gemma
-from runtime.architectures.base import Architecture, Fields, KeyRow, Settings, Source
+from runtime.architectures.base import Architecture, Fields, KeyRow, Settings, Source, TensorRow, untied
 from runtime.architectures.shared import (
     RMS_EPS,
     TIED,
@@ -70,7 +70,11 @@ ARCHITECTURE = Architecture(
                  "max_position_embeddings": 8192, "tie_word_embeddings": True, "query_pre_attn_scalar": 256,
                  "hidden_activation": "gelu_pytorch_tanh",
                  "sliding_window": _WINDOW, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
-    tensors=(*gemma.ends(), *gemma.both_norms(), *attention(), *gated_ffn()),
+    tensors=(
+        *gemma.ends(),
+        TensorRow("head.weight", "lm_head.weight", "", when=untied),
+        *gemma.both_norms(), *attention(), *gated_ffn(),
+    ),
     keys=(
         *sizes(), RMS_EPS, TIED,
         KeyRow("logit_softcap", "final_logit_softcapping", "final_logit_softcapping", 30.0),

@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
+import tiny_native
 from convert.export_hf import NotForFolders
 from convert.hard_texts import HARD_TEXTS
 from convert.model_vocabulary import read_pieces
@@ -103,6 +104,18 @@ def test_the_folder_holds_the_weights_settings_and_template_of_the_file(source: 
         ends = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
         assert all(theirs.ends_answer(token) for token in ends)
         assert theirs.special.eos in ends
+
+
+def test_an_end_that_is_an_ordinary_token_is_an_end_in_the_folder(tmp_path: Path) -> None:
+    tiny_native.write_folder(tmp_path / "model", eos_token_id=[5])
+    run(tmp_path / "model", tmp_path / "model.gguf")
+
+    run(tmp_path / "model.gguf", tmp_path / "folder")
+
+    with GgufTokenizer(tmp_path / "model.gguf") as theirs:
+        assert theirs.ends_answer(5)
+        assert 5 not in theirs.control_ids
+    assert 5 in json.loads((tmp_path / "folder" / "generation_config.json").read_text())["eos_token_id"]
 
 
 def test_weights_are_rounded_to_the_type_and_cut_into_files_with_an_index(source: Path, tmp_path: Path) -> None:

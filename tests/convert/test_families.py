@@ -23,6 +23,7 @@ from tiny_tokenizers import write_tokenizer
 _TANH = 3e-2  # llama.cpp's GELU is a table of f16 values
 _WITH_GELU = ("gemma", "bloom", "gpt", "bert", "roberta", "xlm", "t5, gated")
 _REFUSED = {
+    "gemma2, head of its own": "embedding for its head",
     "gemma3, scale of its own": "scales scores",
     "qwen3_moe, dense layer, weights as they are": "experts on every layer",
     "mt5": "distances",

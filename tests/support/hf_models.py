@@ -74,6 +74,7 @@ CASES = (
           "norm_topk_prob": False, "mlp_only_layers": [0]}),
     Case("mixtral", "MixtralConfig", "MixtralForCausalLM", {"num_local_experts": 4, "num_experts_per_tok": 2}),
     Case("gemma2", "Gemma2Config", "Gemma2ForCausalLM", _WINDOWED),
+    Case("gemma2, head of its own", "Gemma2Config", "Gemma2ForCausalLM", _WINDOWED | {"tie_word_embeddings": False}),
     Case("gemma3", "Gemma3TextConfig", "Gemma3ForCausalLM", _WINDOWED),
     Case("gemma3, scale of its own", "Gemma3TextConfig", "Gemma3ForCausalLM",
          _WINDOWED | {"query_pre_attn_scalar": 12}),

@@ -21,6 +21,12 @@ CONFIG: dict[str, Any] = {
     "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
     "hidden_act": "silu",
 }  # fmt: skip
+# The same sizes under all the names that families have for them.
+ANY_FAMILY = CONFIG | {
+    "num_hidden_layers": 4, "head_dim": 4, "query_pre_attn_scalar": 4, "norm_topk_prob": True, "rotary_pct": 1.0,
+    "layer_norm_epsilon": 1e-5, "n_embd": 16, "n_layer": 4, "n_head": 4, "d_model": 16, "num_layers": 4, "num_heads": 4,
+    "d_ff": 20, "decoder_layers": 4, "encoder_layers": 4, "decoder_attention_heads": 4, "decoder_ffn_dim": 20,
+}  # fmt: skip
 
 
 def tiny_checkpoint(**config: Any) -> MemoryCheckpoint:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from memory_checkpoint import MemoryCheckpoint
-from runtime.architectures import reading
+from runtime.architectures import ARCHITECTURES, reading
+from runtime.architectures.base import Architecture
 from runtime.architectures.binding import AdapterOnly, Binding, LeftoverTensors, MissingTensors, bind, placements
-from tiny_native import tiny_checkpoint
+from tiny_native import ANY_FAMILY, tiny_checkpoint
 
 
 def bound(checkpoint: MemoryCheckpoint) -> Binding:
@@ -119,6 +120,22 @@ def test_a_head_equal_to_the_embedding_is_passed_over() -> None:
 
     assert found.config.tied
     assert found.ignored == ("lm_head.weight",)
+
+
+@pytest.mark.parametrize(
+    "architecture", [a for a in ARCHITECTURES if a.fixed.get("form") != "encoder"], ids=lambda found: found.name
+)  # fmt: skip
+def test_every_family_passes_over_a_copy_of_its_embedding(architecture: Architecture) -> None:
+    raw = ANY_FAMILY | {"model_type": architecture.hf_types[0], "tie_word_embeddings": True}
+    config = reading.from_hf(architecture, raw)
+    names = [name for claim in placements(architecture, config, "folder") for name in claim.sources]
+    (head,) = {name for row in architecture.tensors if row.ours == "head.weight" for name in row.names("folder")}
+    checkpoint = MemoryCheckpoint("folder", {name: np.zeros(1, np.float32) for name in (*names, head)}, config=raw)
+
+    found = bound(checkpoint)
+
+    assert found.config.tied
+    assert head in found.ignored
 
 
 def test_a_head_that_differs_is_kept_whatever_the_settings_say(caplog: pytest.LogCaptureFixture) -> None:

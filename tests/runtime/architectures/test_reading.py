@@ -14,7 +14,7 @@ from runtime.architectures import ARCHITECTURES, reading
 from runtime.architectures.rope_keys import UnknownRope
 from runtime.config import Activation, ModelConfig, Rope
 from runtime.errors import UserError
-from tiny_native import CONFIG
+from tiny_native import ANY_FAMILY, CONFIG
 
 
 def read(**config: Any) -> ModelConfig:
@@ -145,16 +145,13 @@ def test_what_llama_cpps_graph_lacks_is_said(family: str, different: dict[str, A
     assert said in str(architecture.fits_gguf(msgspec.structs.replace(model, **usual | different)))
 
 
-_ANY: dict[str, Any] = {"n_embd": 16, "n_layer": 4, "n_head": 4, "num_hidden_layers": 4, "head_dim": 4,
-                        "query_pre_attn_scalar": 4, "norm_topk_prob": True, "layer_norm_epsilon": 1e-5, "d_model": 16,
-                        "num_layers": 4, "num_heads": 4, "d_ff": 20, "rotary_pct": 1.0}  # fmt: skip
 _TURNING = [family for family in ARCHITECTURES if family.fixed.get("position", "rope") == "rope"]
 _GELU = {"gelu", "gelu_tanh"}
 
 
 @pytest.mark.parametrize("architecture", [a for a in ARCHITECTURES if a.gguf], ids=lambda found: found.name)
 def test_a_graph_takes_no_activation_but_its_own(architecture: Any) -> None:
-    model = read(**_ANY, model_type=architecture.hf_types[0])
+    model = read(**ANY_FAMILY | {"model_type": architecture.hf_types[0]})
     kinds = get_args(Activation) if "activation" not in architecture.fixed else [model.activation]
 
     taken = {
@@ -170,7 +167,7 @@ def test_a_graph_takes_no_activation_but_its_own(architecture: Any) -> None:
 @pytest.mark.parametrize("architecture", _TURNING, ids=lambda found: found.name)
 def test_every_family_writes_its_positions_as_it_reads_them(architecture: Any, scaling: str) -> None:
     stretched = {"rope_type": scaling, "factor": 4.0, "original_max_position_embeddings": 16}
-    model = read(**_ANY, model_type=architecture.hf_types[0], rope_scaling=stretched)
+    model = read(**ANY_FAMILY | {"model_type": architecture.hf_types[0], "rope_scaling": stretched})
     assert model.rope.scaling == scaling
 
     written = msgspec.json.decode(msgspec.json.encode(reading.to_hf(architecture, model)))
@@ -181,10 +178,11 @@ def test_every_family_writes_its_positions_as_it_reads_them(architecture: Any, s
 def test_windows_with_stretched_positions_are_not_in_gemma_3s_graph() -> None:
     plain = {"rope_type": "default", "rope_theta": 1e4}
     kinds = {"full_attention": plain, "sliding_attention": plain}
+    said = ANY_FAMILY | {"model_type": "gemma3_text", "hidden_act": None}
     gemma = reading.by_name("gemma3")
 
     fits, differs = (
-        gemma.fits_gguf(read(**_ANY, model_type="gemma3_text", hidden_act=None, rope_parameters=kinds | more))
+        gemma.fits_gguf(read(**said | {"rope_parameters": kinds | more}))
         for more in ({}, {"sliding_attention": plain | {"rope_type": "linear", "factor": 2.0}})
     )
 
