@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import sys
 import threading
 import traceback
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from convert.job_request import ConvertRequest
-from convert.safe_file import remove_own
+from convert.safe_file import end_soon
 from runtime import interrupts
 from runtime.engine import StopFlag
 from runtime.errors import ErrorInfo, UserError
@@ -29,7 +30,6 @@ from runtime.text import _, set_language
 
 _LOWER = 10  # steps of niceness
 _WORD_BREAK = re.compile(r"(?<!^)(?=[A-Z])")
-_LEAVE_AFTER = 1.0  # seconds between the end of stdin and the end of the process, whatever it is doing
 
 
 def events(request: ConvertRequest, stop: StopFlag) -> Iterator[dict[str, Any]]:
@@ -88,9 +88,18 @@ def _watch(lines: BinaryIO, stop: StopFlag, target: Path) -> None:
     while lines.readline():
         pass  # nothing is asked of a conversion once it runs
     stop.set()
-    threading.Event().wait(_LEAVE_AFTER)
-    remove_own(target.parent)  # the work itself was deaf, in the middle of a large block perhaps
-    os._exit(0)
+    end_soon(target, code=0)
+
+
+def _end_when_asked(stop: StopFlag, target: Path) -> None:
+    """Has SIGTERM end the work as the end of stdin does."""
+
+    def asked(number: int) -> None:
+        stop.set()
+        end_soon(target, code=128 + number)
+
+    signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
+    interrupts.Listener(asked)
 
 
 def main() -> int:
@@ -101,6 +110,7 @@ def main() -> int:
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=ConvertRequest)
     set_language(request.language)
     watched = sys.stdin.buffer, stop, path_of(request.target)
+    _end_when_asked(stop, path_of(request.target))
     threading.Thread(target=_watch, args=watched, name="stdin", daemon=True).start()
     _lower_priority()  # only now: on Linux each thread has its own, and the one that listens must not be held up
     for event in events(request, stop):

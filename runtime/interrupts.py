@@ -1,10 +1,14 @@
-"""Keeps what a terminal says from child processes. Knows nothing about what they are."""
+"""Signals: kept from child processes that leave them to their parent, and told of while native code keeps the main thread.
+
+Knows nothing about what the processes are, nor what a signal means to them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
@@ -29,3 +33,39 @@ def leave_to_parent() -> None:
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):  # Windows has the first one only
             signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def ending() -> tuple[int, ...]:
+    """Returns the signals that ask this process to end, less one that it was started to ignore, as below `nohup`."""
+    numbers = (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+    return tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+class Listener:
+    """A thread that is told the number of each handled signal as soon as the interpreter notes it.
+
+    Python runs signal handlers in the main thread and only between its own instructions; this thread need not wait
+    for that. To be made and closed in the main thread.
+    """
+
+    def __init__(self, told: Callable[[int], None]) -> None:
+        import socket  # not before it is needed: every command reads this file
+
+        self._told = told
+        self._here, self._there = socket.socketpair()  # on Windows, only a socket can be the interpreter's notebook
+        self._there.setblocking(False)
+        self._before = signal.set_wakeup_fd(self._there.fileno(), warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._listen, name="interrupts", daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while note := self._here.recv(16):
+            for number in note:
+                self._told(number)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        signal.set_wakeup_fd(self._before)
+        self._there.close()
+        self._thread.join()
+        self._here.close()

@@ -101,7 +101,7 @@ def convert(source: str, target: str, as_json: bool, **given: Any) -> None:
         _require_type(options.recipe, max_kl, max_size)
         start = partial(convert, options)
     found: dict[str, Any] = {"plan": None, "values_checked": False, "result": None, "tried": []}
-    for event in _run(start):
+    for event in _run(start, options.target):
         if isinstance(event, Tried):
             found["tried"].append(event)
         elif isinstance(event, ValuesChecked):
@@ -163,8 +163,9 @@ def _goal(max_kl: float | None, max_size: str) -> Any:
     return Goal(max_kl=max_kl, max_size=size_of(max_size) if max_size else 0)
 
 
-def _run(start: Callable[[StopFlag], Iterator[Any]]) -> Iterator[Any]:
+def _run(start: Callable[[StopFlag], Iterator[Any]], target: Path) -> Iterator[Any]:
     from convert.measuring import MeasureProgress
+    from convert.safe_file import end_soon
     from convert.values import CheckProgress
     from convert.verification import VerifyProgress
     from convert.writing import WriteProgress
@@ -176,7 +177,7 @@ def _run(start: Callable[[StopFlag], Iterator[Any]]) -> Iterator[Any]:
         MeasureProgress: _("Measuring the quality: {percent} %"),
     }
     status = output.StatusLine()
-    with Interrupts() as interrupts:
+    with Interrupts(end_soon=lambda number: end_soon(target, code=128 + number)) as interrupts:
         try:
             for event in start(interrupts.stop):
                 if type(event) in words:

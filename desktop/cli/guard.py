@@ -3,6 +3,8 @@
 A model whose file shrinks while it is mapped, an instruction that the processor lacks, a check that fails in the
 library: each of them ends a process at once. The child is forked before anything is imported, so it costs a
 millisecond. Where the system cannot fork (Windows), the command runs here. Knows no command.
+
+A command that is asked to end (SIGTERM, SIGHUP) leaves as one that has failed does, through everything it has opened.
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
+
+from runtime import interrupts
 
 _STDIN = 0  # by its number: a program may have been started without the stream
 _ACT = 2  # the exit code for what a person can act on
 _ASKED_FOR = frozenset({"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGQUIT"})  # an end that somebody wanted
-# What ends us ends the child.
-_PASSED_ON = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_PATIENCE = 5.0  # seconds in which a command that was asked to end must have done so
 
 
 def guarded(run: Callable[[], int]) -> int:
@@ -26,21 +29,29 @@ def guarded(run: Callable[[], int]) -> int:
     if not hasattr(os, "fork"):
         return run()
     from_parent, to_child = os.pipe()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is somebody to pass them on
+    ending = interrupts.ending()
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # until there is somebody to pass them on
     child = os.fork()
     if child == 0:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+        for number in ending:
+            signal.signal(number, _leave)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
         os.close(to_child)
         threading.Thread(target=_leave_with_parent, args=(from_parent,), name="guard", daemon=True).start()
         return run()
     os.close(from_parent)
-    with _kept_terminal() as restore, _passed_on(child):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    with _kept_terminal() as restore, _passed_on(child, ending) as asked:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
         status = os.waitpid(child, 0)[1]
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     restore()
-    return _told(os.WTERMSIG(status))
+    return 128 + asked[0] if asked else _told(os.WTERMSIG(status))
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """Ends a command by an exception, so that it leaves no half file, hidden folder or silent terminal."""
+    raise SystemExit(128 + number)
 
 
 def _leave_with_parent(from_parent: int) -> None:
@@ -49,20 +60,33 @@ def _leave_with_parent(from_parent: int) -> None:
 
 
 @contextlib.contextmanager
-def _passed_on(child: int) -> Iterator[None]:
-    """Meanwhile Ctrl-C, which the terminal sends to both, is the child's affair, and what ends us ends the child."""
+def _passed_on(child: int, ending: Sequence[int]) -> Iterator[list[int]]:
+    """Meanwhile Ctrl-C, which the terminal sends to both, is the child's affair, and what ends us ends the child.
+
+    Yields a list of what came. A child that does not listen is killed.
+    """
+    asked: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
+        if not asked:
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+        asked.append(number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_PASSED_ON)}
+    def kill(_number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM, *ending)}
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in _PASSED_ON:
+    signal.signal(signal.SIGALRM, kill)
+    for number in ending:
         signal.signal(number, pass_on)
     try:
-        yield
+        yield asked
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 

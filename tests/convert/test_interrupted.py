@@ -71,6 +71,12 @@ class Command:
         while not reached() and self._process.poll() is None:
             time.sleep(0.001)
 
+    def ask_to_end(self, number: signal.Signals, *, all_of_it: bool) -> None:
+        """Sends a signal to the command alone, as `kill` does, or to all its processes, as a closed terminal does."""
+        send = os.killpg if all_of_it else os.kill
+        with contextlib.suppress(ProcessLookupError):
+            send(self._process.pid, number)
+
     def kill(self) -> None:
         """Ends the command and everything that it started, as a crash of the machine would."""
         family = psutil.Process(self._process.pid).children(recursive=True) if self._process.poll() is None else []
@@ -118,6 +124,27 @@ def test_a_killed_conversion_leaves_no_half_file_and_the_next_one_takes_its_rema
     assert Command(model, target, home, "--no-card", "--no-verify").wait() == 0
     assert names(target.parent) == ["small.gguf"]
     assert tensors_of(target) == tensors_of(tmp_path / "whole.gguf")
+
+
+@unix
+@pytest.mark.parametrize("all_of_it", [False, True], ids=["alone", "all processes"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP] if os.name == "posix" else [])
+def test_a_conversion_that_is_asked_to_end_leaves_nothing_in_any_phase(
+    number: signal.Signals, all_of_it: bool, model: Path, tmp_path: Path
+) -> None:
+    target, home, before = tmp_path / "out" / "small.gguf", tmp_path / "home", digest(model)
+    target.parent.mkdir()
+    text = tmp_path / "text.txt"
+    text.write_text("The miller opened the sluice and the stone began to turn. " * 400)
+    list(convert(ConvertOptions(source=model, target=tmp_path / "whole.gguf", recipe="Q4_0"), StopFlag()))
+    whole = (tmp_path / "whole.gguf").stat().st_size
+    for least in (0, whole // 2, whole):  # as it begins, in the middle, and while it is verified and measured
+        command = Command(model, target, home, "--text", str(text))
+        command.until(part_of_size(command, least))
+        command.ask_to_end(number, all_of_it=all_of_it)
+        assert command.wait() == 128 + number
+        assert names(target.parent) == []
+        assert digest(model) == before
 
 
 @unix

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,6 +67,27 @@ def test_a_stopped_conversion_says_so_and_leaves_nothing(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [source]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent differently there")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_the_window_s_conversion_ends_when_asked_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    source = tiny_gguf.write_tiny(tmp_path / "tiny.gguf", n_layers=4, d_model=256, d_ff=1024)
+    (tmp_path / "out").mkdir()
+    process = subprocess.Popen(convert_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(first_line(request(source, tmp_path / "out" / "small.gguf", "Q4_0", verify=True, card=True)))
+        process.stdin.flush()
+        next(line for line in process.stdout if json.loads(line)["event"] == "verify_progress")
+        os.kill(process.pid, getattr(signal, name))
+        if name == "SIGHUP":  # a terminal that closes tells the window, too
+            process.stdin.close()
+        last = [json.loads(line) for line in process.stdout][-1]
+        process.wait(timeout=60)
+    assert last["error"]["code"] == "conversion_stopped"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 DEAF = """
 import os, sys, threading, time
 from pathlib import Path
@@ -106,6 +129,18 @@ def test_a_deaf_conversion_ends_with_its_parent_and_takes_its_half_file_along(
     assert list(tmp_path.iterdir()), "the half file lies beside its target"
     deaf.stdin.close()
     assert deaf.wait(timeout=60) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent differently there")
+def test_a_deaf_conversion_that_is_asked_to_end_takes_its_half_file_along(
+    deaf: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    assert deaf.stdout is not None
+    assert json.loads(deaf.stdout.readline())["event"] == "begun"
+    assert list(tmp_path.iterdir()), "the half file lies beside its target"
+    deaf.terminate()
+    assert deaf.wait(timeout=60) == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
 
 
