@@ -194,9 +194,10 @@ def receipt_of(
 ) -> Callable[..., Receipt]:
     """Returns what makes an answer's receipt from what is known at its end."""
     template = prompt.template.encode("utf-8", "replace")
+    hashes = ModelHashes().known(conditions.model) if conditions.still_there else ()
     return partial(
         Receipt,
-        model_path=info.path, model_name=info.name, model_sha256=ModelHashes().known(conditions.model),
+        model_path=info.path, model_name=info.name, model_sha256=hashes,
         adapters_sha256=conditions.adapters,
         engine=info.engine, build=info.build,
         template_sha256=hashlib.sha256(template).hexdigest() if template else "",

@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime.adapters import ChosenAdapter, read_adapter
 from runtime.engine import StopFlag
+from runtime.model_files import Stamps, stamps_of
 from runtime.model_hash import ModelHashes
 from runtime.params import LoadParams
 from runtime.receipt import deciding
@@ -18,19 +19,26 @@ from runtime.receipt import deciding
 class Conditions:
     """`settings` are those that decide and differ from the defaults.
 
-    `adapters` holds the hashes of the files of each adapter in use: a path tells nothing of what lies there later.
+    `adapters` holds the hashes of the files of each adapter in use, `stamps` what the model's files were when it was
+    loaded: a path tells nothing of what lies there later.
     """
 
     model: Path
     settings: dict[str, Any]
+    stamps: Stamps
     adapters: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
-    def of(cls, model: Path, params: LoadParams, *, stop: StopFlag | None = None) -> Conditions:
+    def of(cls, model: Path, params: LoadParams, *, stamps: Stamps, stop: StopFlag | None = None) -> Conditions:
         """Reads adapters whose hashes are not known. Raises `HashingStopped` and what opening files raises."""
         hashes = ModelHashes()
         adapters = tuple(hashes.of(adapter.path, stop=stop) for adapter in in_use(params.lora))
-        return cls(model, deciding(params), adapters)
+        return cls(model, deciding(params), stamps, adapters)
+
+    @property
+    def still_there(self) -> bool:
+        """Whether the model's files are those that were loaded."""
+        return self.stamps == stamps_of(self.model) != ()
 
 
 def in_use(written: Iterable[str]) -> list[ChosenAdapter]:

@@ -1,4 +1,4 @@
-"""Signals: kept from child processes that leave them to their parent, and told of while native code keeps the main thread.
+"""Signals: kept from children that leave them to their parent, and told of while native code keeps the main thread.
 
 Knows nothing about what the processes are, nor what a signal means to them.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from runtime.gguf_header import split_parts
@@ -23,6 +24,21 @@ def model_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return list(split_parts(path))
     return weight_files(path) + [path / name for name in _BESIDE if (path / name).is_file()] or [path]
+
+
+Stamps = tuple[tuple[int, int], ...]
+
+
+def stamps_of(path: Path) -> Stamps:
+    """Returns size in bytes and time of the last change in nanoseconds of each of a model's files.
+
+    () where one cannot be looked at. A model that is loaded stays what it was, whatever its files become: what shall
+    tell later what was loaded has to keep the stamps from before.
+    """
+    try:
+        return tuple((status.st_size, status.st_mtime_ns) for status in map(os.stat, model_files(path)))
+    except OSError:
+        return ()
 
 
 def weight_files(folder: Path) -> list[Path]:

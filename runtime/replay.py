@@ -43,7 +43,7 @@ def require_same(
         raise ReplayRefused("adapter" if receipt.adapters_sha256 else "unidentified_adapters")
     if not receipt.model_sha256:
         raise ReplayRefused("unidentified")
-    if receipt.model_sha256 != ModelHashes().of(conditions.model, stop=stop):
+    if not conditions.still_there or receipt.model_sha256 != ModelHashes().of(conditions.model, stop=stop):
         raise ReplayRefused("model")
 
 

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import psutil
+
 from runtime.errors import UserError
 from runtime.places import put_in_place, shown_path
 from runtime.text import _
 
+_PART = re.compile(r"\.(?P<pid>\d+)\.part$")
 _MARK = b"QuernKV1"
 _DIGEST_BYTES = 16
 _TAIL_BYTES = 8 + _DIGEST_BYTES + len(_MARK)  # the record's length, the checksum, the mark
@@ -52,6 +56,15 @@ def written_beside(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def remove_remains(folder: Path) -> None:
+    """Takes away the part files in a folder whose processes are gone: killed, or with the machine."""
+    for part in folder.glob("*.part"):
+        found = _PART.search(part.name)
+        if found and int(found["pid"]) != os.getpid() and not psutil.pid_exists(int(found["pid"])):
+            with suppress(OSError):
+                part.unlink()
 
 
 def append_record(path: Path, record: bytes) -> None:

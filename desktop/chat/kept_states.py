@@ -40,6 +40,7 @@ class KeptStates(QObject):
         self._held = ""  # the chat whose tokens the engine holds
         self._unsaved: set[str] = set()
         self._saving: dict[int, str] = {}  # the file's name by the command's id
+        self._forgotten: set[int] = set()  # those of them whose chats were deleted meanwhile
         self._listed.connect(self._take_listed)
         client.loaded.connect(self._forget_held)
         client.crashed.connect(self._forget_held)
@@ -75,8 +76,9 @@ class KeptStates(QObject):
             self.left(self._held)
 
     def forget(self, chat_id: str) -> None:
-        """Deletes what was kept of a chat."""
+        """Deletes what was kept of a chat, and is being kept."""
         self._unsaved.discard(chat_id)
+        self._forgotten.update(number for number, name in self._saving.items() if name.startswith(chat_id))
         self._known = {name for name in self._known if not name.startswith(chat_id)}
         self._in_background(lambda: _without(self._folder, chat_id))
 
@@ -92,7 +94,10 @@ class KeptStates(QObject):
     @Slot(int, object)
     def _take_saved(self, number: int, saved: StateSaved) -> None:
         name = self._saving.pop(number, "")
-        if name and saved.tokens:
+        if number in self._forgotten:
+            self._forgotten.remove(number)
+            self._in_background(lambda: _without(self._folder, name.rpartition("-")[0]))
+        elif name and saved.tokens:
             self._known.add(name)
             self._in_background(lambda: _tidied(self._folder, self._most_bytes))
 
@@ -120,8 +125,11 @@ def _without(folder: Path, chat_id: str) -> frozenset[str]:
 
 def _tidied(folder: Path, most_bytes: int) -> frozenset[str]:
     """Deletes the oldest files beyond so many bytes, and what was never finished; returns the names of the others."""
+    from runtime.saved_state import remove_remains  # not before the window's first paint
+
     with contextlib.suppress(OSError, UnwritablePlace):
         make_folder(folder)
+        remove_remains(folder)
         total = 0
         for file in sorted(folder.glob(f"*{_ENDING}"), key=lambda file: file.stat().st_mtime, reverse=True):
             total += file.stat().st_size

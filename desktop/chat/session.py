@@ -227,11 +227,11 @@ class ChatSession(QObject):
         for id, answer in list(self._answers.items()):
             if answer.chat_id == chat_id:
                 self._engine.stop(id)
+        if self._states is not None:
+            self._states.forget(chat_id)  # first: a chat that is left is saved
         if chat_id == self.chat_id:
             self.new_chat()
         self.waiting.forget(chat_id)
-        if self._states is not None:
-            self._states.forget(chat_id)
         self._store.delete_chat(chat_id)
 
     def rename_chat(self, chat_id: str, title: str) -> None:

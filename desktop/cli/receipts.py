@@ -14,6 +14,7 @@ from desktop.cli import output
 from desktop.cli.answer import AnswerView
 from desktop.cli.commands import FileName, Option
 from desktop.cli.interrupt import Interrupts
+from runtime.model_files import Stamps, stamps_of
 from runtime.model_hash import HashingStopped, ModelHashes
 from runtime.places import path_of, replace_file, require_replaceable
 from runtime.protocol import EngineInfo, Finished, GenerationEvent
@@ -35,16 +36,18 @@ class ReceiptView:
 
     view: AnswerView
     file: Path
+    _stamps: Stamps = ()  # of the model, when it was loaded
 
     def loaded(self, info: EngineInfo) -> None:
         """Shows what was loaded."""
+        self._stamps = stamps_of(path_of(info.path))
         self.view.loaded(info)
 
     def show(self, events: Iterable[GenerationEvent]) -> Finished | None:
         """Shows the answer and writes its receipt. Raises `UserError` where the file cannot be written."""
         finished = self.view.show(events)
         if finished is not None and finished.receipt is not None:
-            replace_file(self.file, written(identified(finished.receipt)))
+            replace_file(self.file, written(identified(finished.receipt, self._stamps)))
         elif finished is not None:
             output.remark(_("This answer has no receipt: it cannot be made again exactly."))
         return finished
@@ -59,9 +62,13 @@ def with_receipts(view: AnswerView, file: str | None) -> AnswerView:
     return ReceiptView(view, path)
 
 
-def identified(receipt: Receipt) -> Receipt:
-    """Returns a receipt that names its model by content; without, where the person does not wait for that."""
-    if receipt.model_sha256:
+def identified(receipt: Receipt, stamps: Stamps) -> Receipt:
+    """Returns a receipt that names its model by content; without, where the person does not wait for that.
+
+    And without where the files are others than those that were loaded, which had these stamps.
+    """
+    path = path_of(receipt.model_path)
+    if receipt.model_sha256 or stamps_of(path) != stamps:
         return receipt
     status = output.StatusLine()
 
@@ -70,7 +77,7 @@ def identified(receipt: Receipt) -> Receipt:
 
     with Interrupts() as interrupts:
         try:
-            found = ModelHashes().of(path_of(receipt.model_path), stop=interrupts.stop, progress=progress)
+            found = ModelHashes().of(path, stop=interrupts.stop, progress=progress)
         except HashingStopped as stopped:
             output.remark(stopped.info.title)
             return receipt

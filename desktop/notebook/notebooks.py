@@ -169,11 +169,11 @@ class Notebooks(QObject):
         """Takes the notebook that is shown out of the list and returns its id, for `restore`."""
         book = self._current
         self.stop()
+        if self._states is not None:
+            self._states.forget(book.id)  # first: a notebook that is left is saved
         self._leave()
         self._books.pop(book.id, None)
         self._store.delete_notebook(book.id)
-        if self._states is not None:
-            self._states.forget(book.id)
         self._wanted = ""
         self._current = self._watched(Notebook(parent=self))
         self.shown.emit(self._current)

@@ -96,7 +96,7 @@ class LlamaEngine(BaseEngine):
         self._draft: ModelDrafter | None = None
         try:
             made = self._model.params.replace(context_length=self._model.context_length, threads=threads)
-            self._conditions = Conditions.of(self._model.path, made, stop=stop)
+            self._conditions = Conditions.of(self._model.path, made, stamps=self._model.stamps, stop=stop)
             if draft is not None and not self._model.remembers_states and not self._model.reads_source:
                 self._draft = _load_draft(
                     self._model, draft, params, threads=threads,

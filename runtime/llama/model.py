@@ -20,6 +20,7 @@ from runtime.llama.placement import Placement
 from runtime.llama.vocabulary import Vocabulary
 from runtime.lora_files import LoraAdapter
 from runtime.model_errors import LoadStopped
+from runtime.model_files import stamps_of
 from runtime.params import QUANTIZED_KV_TYPES, LoadParams
 from runtime.places import shown_path
 from runtime.text import _
@@ -91,6 +92,7 @@ class LlamaModel:
         stop: StopFlag | None = None,
     ) -> None:
         self.path = path
+        self.stamps = stamps_of(path)
         self.notes: list[str] = [note for adapter in adapters for note in adapter.notes]
         self.memory_bytes = 0  # as the library reports it
         self._library = llama_library.load_library_for(params)

@@ -14,12 +14,12 @@ import msgspec
 
 from runtime import saved_state
 from runtime.evaluation import CacheRecord
-from runtime.gguf_header import split_parts
 from runtime.known_answers import Answer
 from runtime.llama import library as llama_library
 from runtime.llama import long_context
 from runtime.llama.cache import TokenCache
 from runtime.llama.model import LlamaModel
+from runtime.model_files import Stamps
 from runtime.saved_state import StateNotSaved, StateRefused
 from runtime.text import _
 
@@ -51,7 +51,7 @@ class _Record(msgspec.Struct, frozen=True):
     """What must be the same for a state to be taken back, and what llama.cpp does not keep of it."""
 
     build: str
-    files: tuple[tuple[int, int], ...]  # size in bytes and time of the last change in nanoseconds, for each file
+    files: Stamps  # of the model, when it was loaded
     cache: _Numbers
     held: CacheRecord
     answers: tuple[Answer, ...]
@@ -77,10 +77,7 @@ def save(path: Path, model: LlamaModel, cache: TokenCache, answers: Iterable[Ans
 def load(path: Path, model: LlamaModel, cache: TokenCache) -> tuple[Answer, ...]:
     """Fills the cache from a file and returns the answers in it. Raises `StateRefused`."""
     record = _recorded(path)
-    try:
-        ours = _record(model, record.held, ())
-    except OSError as error:
-        raise saved_state.refused_as_changed() from error
+    ours = _record(model, record.held, ())
     if record.files != ours.files:
         raise saved_state.refused_as_changed()
     if (record.build, record.cache) != (ours.build, ours.cache):
@@ -102,7 +99,7 @@ def _recorded(path: Path) -> _Record:
 def _record(model: LlamaModel, held: CacheRecord, answers: Iterable[Answer]) -> _Record:
     return _Record(
         build=llama_library.build_description(),
-        files=tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in split_parts(model.path)),
+        files=model.stamps,
         cache=_Numbers.of(model),
         held=held,
         answers=tuple(answer for answer in answers if held.holds(answer.ids)),

@@ -15,6 +15,7 @@ from runtime.architectures.base import Architecture
 from runtime.config import ModelConfig
 from runtime.lora_files import AdapterMissing
 from runtime.model_errors import clean_name
+from runtime.model_files import stamps_of
 from runtime.native.linear import Slot
 from runtime.native.lora import BoundAdapter, SideAdapter, bind_adapter, check_places, merge_into
 from runtime.native.transformer import Transformer
@@ -27,6 +28,7 @@ class Adapters:
     def __init__(self, written: Iterable[str], architecture: Architecture, config: ModelConfig, *, dtype: str) -> None:
         """Raises `BadAdapter`, `AdapterMissing`, `AdapterMismatch`, and what reading an adapter raises."""
         chosen = [each for each in map(read_adapter, written) if each.scale]
+        self.stamps = tuple((str(each.path), each.scale, stamps_of(each.path)) for each in chosen)  # before it is read
         self._bound = [(_bound(each.path, architecture, config), each.scale) for each in chosen]
         self._beside = dtype in ("bf16", "f16")
         self._attached: list[SideAdapter] = []
@@ -35,11 +37,6 @@ class Adapters:
     def words(self) -> tuple[str, ...]:
         """Each adapter with its scale, to be shown."""
         return tuple(f"{clean_name(shown_path(Path(each.path.name)))} × {scale:g}" for each, scale in self._bound)
-
-    @property
-    def stamps(self) -> tuple[tuple[str, float, int], ...]:
-        """Each adapter's path, scale and time of the last change in nanoseconds; 0 where it is gone."""
-        return tuple((str(each.path), scale, _changed_at(each.path)) for each, scale in self._bound)
 
     def check(self, slots: Mapping[str, Slot]) -> None:
         """Raises `AdapterMismatch` where an adapter does not fit the model whose weights lie in these places."""
@@ -56,13 +53,6 @@ class Adapters:
         """Attaches what computes beside the weights."""
         if self._beside:
             self._attached = [SideAdapter(model, adapter, scale=scale) for adapter, scale in self._bound]
-
-
-def _changed_at(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _bound(path: Path, architecture: Architecture, config: ModelConfig) -> BoundAdapter:

@@ -77,7 +77,7 @@ class NativeEngine(BaseEngine):
         self._cache = SourceCache(self._model) if self._model.reads_source else TokenCache(self._model)
         try:
             made = self._model.params.replace(threads=self._model.threads)
-            self._conditions = Conditions.of(self._model.path, made, stop=stop)
+            self._conditions = Conditions.of(self._model.path, made, stamps=self._model.stamps, stop=stop)
             self._draft = load_draft(self._model, stop=stop)
         except BaseException:
             self._model.close()

@@ -19,7 +19,7 @@ from runtime.config import ModelConfig, ModelForm
 from runtime.engine import LoadListener, StopFlag
 from runtime.llama.tokenizer import GgufTokenizer
 from runtime.model_errors import UnsupportedModel
-from runtime.model_files import weight_files
+from runtime.model_files import stamps_of, weight_files
 from runtime.native import settings
 from runtime.native.adapters import Adapters
 from runtime.native.kv_cache import KVCache
@@ -48,6 +48,7 @@ class NativeModel:
     ) -> None:  # fmt: skip
         """`forms` are those that the caller can use. Raises `UnsupportedModel`, and what opening and loading raise."""
         self.notes: list[str] = []
+        self.stamps = stamps_of(path)
         with open_checkpoint(path) as checkpoint:
             self.path = checkpoint.path
             self.name = str(checkpoint.metadata.get("general.name") or "")

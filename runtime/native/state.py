@@ -16,7 +16,7 @@ import torch
 from runtime import saved_state
 from runtime.evaluation import CacheRecord
 from runtime.known_answers import Answer
-from runtime.model_files import model_files
+from runtime.model_files import Stamps
 from runtime.native.decode import TokenCache
 from runtime.native.kv_cache import KVCache
 from runtime.native.model import NativeModel
@@ -39,7 +39,7 @@ class _Record(msgspec.Struct, frozen=True):
 
     build: str
     numbers: tuple[str, ...]  # the settings and adapters that decide about the cache, as texts
-    files: tuple[tuple[int, int], ...]  # size in bytes and time of the last change in nanoseconds, for each file
+    files: Stamps  # of the model, when it was loaded
     held: CacheRecord
     starts: tuple[int, ...]  # the first position that each layer keeps
     buffers: tuple[_Buffer, ...]
@@ -61,7 +61,7 @@ def save(
         with part.open("wb") as file:
             for tensor in tensors:
                 file.write(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
-        record = _Record(build, _numbers(model), _stamps(model), held, tuple(starts), buffers, kept)
+        record = _Record(build, _numbers(model), model.stamps, held, tuple(starts), buffers, kept)
         saved_state.append_record(part, msgspec.json.encode(record))
         size = part.stat().st_size
     return len(held.ids), size
@@ -70,7 +70,7 @@ def save(
 def load(path: Path, model: NativeModel, cache: TokenCache, *, build: str) -> tuple[Answer, ...]:
     """Fills the cache from a file and returns the answers in it. Raises `StateRefused`."""
     record = _recorded(path)
-    if record.files != _stamps(model):
+    if record.files != model.stamps:
         raise saved_state.refused_as_changed()
     if (record.build, record.numbers) != (build, _numbers(model)):
         raise saved_state.refused_as_other()
@@ -116,11 +116,3 @@ def _numbers(model: NativeModel) -> tuple[str, ...]:
     length = depends_on_length(rope, model.context_length) if model.config.position == "rope" else 0
     decides = (params.dtype, params.kv_type_k, params.kv_type_v, params.swa_full, rope, length, model.adapters.stamps)
     return tuple(map(repr, decides))
-
-
-def _stamps(model: NativeModel) -> tuple[tuple[int, int], ...]:
-    """Returns size and time of the model's files; () where one is gone."""
-    try:
-        return tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in model_files(model.path))
-    except OSError:
-        return ()

@@ -76,7 +76,8 @@ def test_the_window_s_conversion_ends_when_asked_and_leaves_nothing(name: str, t
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(first_line(request(source, tmp_path / "out" / "small.gguf", "Q4_0", verify=True, card=True)))
+        wanted = request(source, tmp_path / "out" / "small.gguf", "Q4_0", verify=True, card=True)
+        process.stdin.write(first_line(wanted))
         process.stdin.flush()
         next(line for line in process.stdout if json.loads(line)["event"] == "verify_progress")
         os.kill(process.pid, getattr(signal, name))

@@ -256,6 +256,20 @@ def test_another_model_another_build_and_other_settings_are_refused(
     assert replayed(other, receipt, anyway=True).tokens > 0
 
 
+def test_a_model_that_was_replaced_while_it_was_loaded_is_not_taken_for_its_successor(tmp_path: Path) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "model.gguf")
+    engine = engines.load(path)
+    before, _text = receipt_of(engine, chat("Tell me of mills.", max_tokens=4))
+    tiny_gguf.write_tiny(tmp_path / "next.gguf", seed=9).replace(path)
+    identity = ModelHashes().of(path)
+    after = collect(engine, asked(chat("Tell me of mills.", max_tokens=4))).end.receipt
+    assert after is not None
+    assert after.model_sha256 == ()
+    assert before.model_sha256 != identity
+    said_to_be_the_next = msgspec.structs.replace(before, model_sha256=identity)
+    assert_refused(engine, said_to_be_the_next, "replay_refused", "file is not")
+
+
 def test_settings_that_decide_nothing_do_not_matter(models: Callable[[str], Path], receipt: Receipt) -> None:
     assert_equal(engines.load(models("Q8_0"), mmap="on"), receipt)
 

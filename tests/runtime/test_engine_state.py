@@ -10,6 +10,7 @@ import pytest
 
 import engines
 import tiny_gguf
+import tiny_lora
 from engines import EXACT, chat, collect
 from runtime import saved_state
 from runtime.engine import Engine
@@ -151,7 +152,37 @@ def test_a_state_is_refused_once_the_models_file_has_changed(tmp_path: Path) -> 
     collect(engine, chat("Hello", max_tokens=2))
     engine.save_state(tmp_path / "chat.state")
     os.utime(path, ns=(1, 1))
-    assert_refused(engine, tmp_path / "chat.state", "changed")
+    assert_refused(engines.load(path), tmp_path / "chat.state", "changed")
+
+
+def test_a_model_that_was_replaced_while_it_was_loaded_leaves_no_state_to_its_successor(tmp_path: Path) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "model.gguf")
+    engine = engines.load(path)
+    collect(engine, chat("Tell me of mills.", max_tokens=8))
+    tiny_gguf.write_tiny(tmp_path / "next.gguf", seed=9).replace(path)
+    saved = engine.save_state(tmp_path / "chat.state")
+    assert engine.load_state(tmp_path / "chat.state").tokens == saved.tokens > 0
+    assert_refused(engines.load(path), tmp_path / "chat.state", "changed")
+
+
+def test_a_model_whose_file_is_gone_while_it_is_loaded_takes_its_own_state_back(tmp_path: Path) -> None:
+    path = tiny_gguf.write_tiny(tmp_path / "model.gguf")
+    engine = engines.load(path)
+    collect(engine, chat("Tell me of mills.", max_tokens=8))
+    path.unlink()
+    saved = engine.save_state(tmp_path / "chat.state")
+    assert engine.load_state(tmp_path / "chat.state").tokens == saved.tokens > 0
+
+
+def test_an_adapter_that_was_trained_on_while_it_was_in_use_leaves_no_state_to_its_successor(tmp_path: Path) -> None:
+    path, style = tiny_gguf.write_tiny(tmp_path / "model.gguf"), tmp_path / "style.gguf"
+    tiny_lora.write_lora(style)
+    engine = engines.load(path, lora=(str(style),))
+    collect(engine, chat("Tell me of mills.", max_tokens=8))
+    tiny_lora.write_lora(style, seed=1)
+    saved = engine.save_state(tmp_path / "chat.state")
+    assert engine.load_state(tmp_path / "chat.state").tokens == saved.tokens > 0
+    assert_refused(engines.load(path, lora=(str(style),)), tmp_path / "chat.state", "other settings")
 
 
 @pytest.mark.parametrize(

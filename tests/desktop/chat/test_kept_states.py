@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -122,6 +124,33 @@ def test_a_deleted_chat_leaves_no_file(talk: Callable[..., Talk], qtbot: QtBot) 
     chats.answer("second")
     chats.answer("first")
     assert "load_state" not in chats.asked
+
+
+def test_a_chat_that_is_deleted_while_it_is_saved_leaves_no_file(talk: Callable[..., Talk], qtbot: QtBot) -> None:
+    chats = talk(save_seconds=0.5)
+    chats.states.left("first")
+    chats.states.forget("first")
+    with qtbot.waitSignal(chats.client.state_saved, timeout=10_000):
+        pass
+    qtbot.waitUntil(lambda: chats.files == [], timeout=10_000)
+    chats.answer("second")
+    chats.answer("first")
+    assert "load_state" not in chats.asked
+
+
+def test_what_a_killed_engine_had_begun_to_save_goes_at_the_next_start(
+    talk: Callable[..., Talk], qtbot: QtBot
+) -> None:
+    chats = talk()
+    chats.leave("first")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for pid in (gone.pid, os.getpid()):
+        (chats.folder / f"second-0.state.{pid}.part").touch()
+    KeptStates(chats.client, chats.folder)
+    qtbot.waitUntil(lambda: len(chats.files) == 2, timeout=10_000)
+    assert sorted(path.suffix for path in chats.folder.iterdir()) == [".part", ".state"]
+    assert (chats.folder / f"second-0.state.{os.getpid()}.part").exists(), "it is being written"
 
 
 def test_the_oldest_files_go_when_there_are_too_many_bytes(talk: Callable[..., Talk], qtbot: QtBot) -> None:
