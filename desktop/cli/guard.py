@@ -61,9 +61,9 @@ def _leave_with_parent(from_parent: int) -> None:
 
 @contextlib.contextmanager
 def _passed_on(child: int, ending: Sequence[int]) -> Iterator[list[int]]:
-    """Meanwhile Ctrl-C, which the terminal sends to both, is the child's affair, and what ends us ends the child.
+    """Meanwhile Ctrl-C is the child's affair, and what ends us ends the child.
 
-    Yields a list of what came. A child that does not listen is killed.
+    Yields a list of what came to end us. A child that does not listen is killed.
     """
     asked: list[int] = []
 
@@ -74,12 +74,18 @@ def _passed_on(child: int, ending: Sequence[int]) -> Iterator[list[int]]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        if not _in_front_of_a_terminal():  # which would have sent it to the child as well
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, number)
+
     def kill(_number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM, *ending)}
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if before[signal.SIGINT] is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGALRM, kill)
     for number in ending:
         signal.signal(number, pass_on)
@@ -89,6 +95,19 @@ def _passed_on(child: int, ending: Sequence[int]) -> Iterator[list[int]]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _in_front_of_a_terminal() -> bool:
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 @contextlib.contextmanager

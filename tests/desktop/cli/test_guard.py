@@ -20,12 +20,12 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cann
 BEGIN = "import os, signal, sys, time\nfrom desktop.cli.guard import guarded\n"
 
 
-def started(command: str) -> subprocess.Popen[str]:
+def started(command: str, *, before: str = "", stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
     """Runs the body of a function as a command under the guard."""
     body = "".join(f"    {line}\n" for line in command.splitlines())
-    script = f"{BEGIN}def run():\n{body}sys.exit(guarded(run))"
+    script = f"{BEGIN}{before}\ndef run():\n{body}sys.exit(guarded(run))"
     return subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        [sys.executable, "-c", script], cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -92,6 +92,51 @@ def test_ctrl_c_is_the_command_s_own_affair():
     os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=60)[1] == ""
     assert process.returncode == 130
+
+
+def test_an_interrupt_from_another_program_reaches_the_command():
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # also where the tests run in the background
+    waiting = "try:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+    process = started(waiting + "except KeyboardInterrupt:\n    return 130", before=heard)
+    asleep(process)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 130
+
+
+def test_a_command_that_is_deaf_to_its_end_is_killed():
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(os.getpid(), flush=True)\ntime.sleep(600)"
+    process = started(deaf, before="from desktop.cli import guard\nguard._PATIENCE = 0.2")
+    command = asleep(process)
+    process.terminate()
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not command.is_running()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_asked_to_end_leaves_through_what_it_has_opened(name: str):
+    waiting = "try:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\nfinally:\n    print('tidy', flush=True)"
+    process = started(waiting)
+    asleep(process)
+    number = getattr(signal, name)
+    process.send_signal(number)
+    assert process.communicate(timeout=60) == ("tidy\n", "")
+    assert process.returncode == 128 + number
+
+
+def test_below_nohup_the_end_of_the_terminal_is_not_heard():
+    process = started(
+        "print(os.getpid(), flush=True)\nprint(sys.stdin.readline(), end='')",
+        before="from desktop.cli import guard\nguard._PATIENCE = 0.1\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)",
+        stdin=subprocess.PIPE,
+    )
+    asleep(process)
+    os.killpg(process.pid, signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    assert process.communicate("goes on\n", timeout=60) == ("goes on\n", "")
+    assert process.returncode == 0
 
 
 def test_a_mapped_model_that_shrinks_while_it_is_in_use_ends_in_a_sentence(tmp_path: Path):
