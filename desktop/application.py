@@ -253,7 +253,6 @@ class Application(QObject):
     def _replace_window(self) -> Iterator[None]:
         speak(self._qt, self.parts.live.app.language)
         self.tray.word()
-        self.parts.session.retell()
         yield
         self._dress()
         yield

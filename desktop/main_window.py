@@ -134,11 +134,13 @@ class MainWindow(QWidget):
         self.system_prompt = SystemPromptPanel()
         self.notice = Notice()
         yield
-        self.view = ConversationView(parts.items)
+        self._stack, self.empty = QStackedWidget(), EmptyState()
+        self._stack.addWidget(self.empty)
+        yield
+        self._make_view()
         yield
         self.find_in_chat = FindInChat(self.view, parts.items)
         self.links, self.zoom = LinkOpener(self), Zoom(parts.state, self)
-        self.empty = EmptyState()
         yield
         self.composing = ComposingArea(parts.session, parts.client, parts.items, in_charge=self._is_first)
         self.ledger = LedgerControl(parts.session, self.view, self.composing, self)
@@ -149,10 +151,14 @@ class MainWindow(QWidget):
         self.exchange = ChatExchange(parts.store, self)
         yield
 
-    def _lay_out(self) -> Iterator[None]:
-        self._stack = QStackedWidget()
-        self._stack.addWidget(self.empty)
+    def _make_view(self) -> None:
+        """The page is chosen before the view lays a chat out, which so is done once, for the width it has there."""
+        items = self._parts.items
+        items.modelReset.connect(self._choose_page)
+        self.view = ConversationView(items)
         self._stack.addWidget(self.view)
+
+    def _lay_out(self) -> Iterator[None]:
         centre = QWidget()
         centre.setObjectName("centre")
         column = QVBoxLayout(centre)
@@ -288,7 +294,6 @@ class MainWindow(QWidget):
         parts.models.listed.connect(self._show_models)
         parts.models.ready.connect(self._model_is_ready)
         parts.models.reload_changed.connect(self._show_reload)
-        parts.items.modelReset.connect(self._choose_page)
         parts.items.rowsInserted.connect(self._choose_page)
         parts.items.rowsRemoved.connect(self._choose_page)
         parts.themes.changed.connect(self._follow_theme)

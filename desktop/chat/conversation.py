@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from desktop.chat.view.message_model import ChatItem, ItemState
-from desktop.human import duration, whole_number
 from desktop.store.records import MessageRecord, MessageState, Receipt
 from runtime.messages import Conversation, Message, Role
 from runtime.protocol import EngineInfo, Finished, FinishReason, Usage
-from runtime.text import _
 
 _TITLE_LENGTH = 60
 _SHOWN_AS = {
@@ -112,18 +110,20 @@ def receipt_of(
 
 def item_of(record: MessageRecord) -> ChatItem:
     """Returns a stored message as it is shown."""
+    speed, seconds, thought = costs(record.receipt)
     return ChatItem(
         id=record.id,
         role=record.role,
         text=record.content,
         state=item_state(record.state),
         error=record.error,
-        usage=usage_texts(record.receipt),
+        speed=speed,
+        seconds=seconds,
         model_name=record.model,
         version=record.version,
         versions=record.versions,
         pinned=record.pinned,
-        thought_seconds=thought_seconds(record.receipt),
+        thought_seconds=thought,
     )
 
 
@@ -132,12 +132,13 @@ def item_state(state: MessageState) -> ItemState:
     return _SHOWN_AS[state]
 
 
-def thought_seconds(receipt: Receipt | None) -> float:
-    """Returns how long the model thought before it answered, 0 where that is not known."""
+def costs(receipt: Receipt | None) -> tuple[float, float, float]:
+    """Returns an answer's tokens a second, its seconds, and those of them spent on thinking; 0 where not known."""
     usage = _usage(receipt)
-    if usage is None or not usage.generation_speed:
-        return 0.0
-    return usage.reasoning_tokens / usage.generation_speed
+    if usage is None:
+        return 0.0, 0.0, 0.0
+    speed = usage.generation_speed
+    return speed, usage.prompt_seconds + usage.generation_seconds, usage.reasoning_tokens / speed if speed else 0.0
 
 
 def _usage(receipt: Receipt | None) -> Usage | None:
@@ -145,13 +146,3 @@ def _usage(receipt: Receipt | None) -> Usage | None:
         return msgspec.convert(receipt.usage, Usage) if receipt is not None and receipt.usage else None
     except msgspec.ValidationError:  # stored by another version
         return None
-
-
-def usage_texts(receipt: Receipt | None) -> tuple[str, ...]:
-    """Returns speed and time of an answer as people read them; nothing where they are not known."""
-    usage = _usage(receipt)
-    if usage is None:
-        return ()
-    speed, seconds = usage.generation_speed, usage.prompt_seconds + usage.generation_seconds
-    texts = [_("{speed} tok/s").format(speed=whole_number(round(speed)))] if speed else []
-    return (*texts, duration(seconds)) if seconds else tuple(texts)

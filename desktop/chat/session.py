@@ -7,7 +7,7 @@ answered it takes no second message: `send` then returns False, and `waiting` ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,12 +18,12 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from desktop.chat.conversation import (
     Asked,
     asked,
+    costs,
     item_of,
     item_state,
     receipt_of,
     state_of,
     title_from,
-    usage_texts,
 )
 from desktop.chat.kept_states import KeptStates
 from desktop.chat.view.message_model import ChatItem
@@ -70,7 +70,6 @@ class MessageList(Protocol):
     def append_text(self, item_id: str, text: str) -> None: ...
     def update(self, item_id: str, **changes: Any) -> None: ...
     def remove_from(self, item_id: str) -> None: ...
-    def retell(self, usage: Mapping[str, tuple[str, ...]]) -> None: ...
     def __contains__(self, item_id: object) -> bool: ...
 
 
@@ -417,10 +416,6 @@ class ChatSession(QObject):
         self.waiting.forget_all()
         self.new_chat()
 
-    def retell(self) -> None:
-        """Says in the present language what is said of each answer, before a list is shown anew."""
-        self._items.retell({record.id: usage_texts(record.receipt) for record in self._branch})
-
     # --- loading ---------------------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
@@ -472,7 +467,8 @@ class ChatSession(QObject):
         self._loading = False
         self._chat = self._with_draft(found.chat)
         self._branch = [
-            msgspec.structs.replace(record, content=texts.get(record.id, record.content)) for record in found.messages
+            msgspec.structs.replace(record, content=texts[record.id]) if record.id in texts else record
+            for record in found.messages
         ]
         self._items.set_items(item_of(record) for record in self._branch)
         self.chat_changed.emit(self._chat.id)
@@ -643,8 +639,10 @@ class ChatSession(QObject):
         at = self._position(message_id)
         if at is not None:
             record = self._branch[at] = msgspec.structs.replace(self._branch[at], **changes)
-            usage = usage_texts(record.receipt)
-            self._items.update(message_id, state=item_state(record.state), error=record.error, usage=usage)
+            speed, seconds, _thought = costs(record.receipt)
+            self._items.update(
+                message_id, state=item_state(record.state), error=record.error, speed=speed, seconds=seconds
+            )
 
     # --- small things ----------------------------------------------------------------------------------------------
 

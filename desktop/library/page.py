@@ -81,10 +81,10 @@ class LibraryPage(QWidget):
         self.sort = Choice()
         self.ask, self.undo, self.notice = AskBar(), UndoBar(), Notice()
         self._notes = Words("", tone="quiet")
+        self.card = ModelCard()  # shown or not as the page gets its size, which may be between two steps
+        self.card.setFixedWidth(_CARD_WIDTH)
         yield
         self.list = self._made_list()
-        self.card = ModelCard()
-        self.card.setFixedWidth(_CARD_WIDTH)
         yield
         self.details = ModelDetails(self._background)
         yield

@@ -87,6 +87,27 @@ def test_message_is_answered_and_the_composer_is_empty_again(open_window: Open, 
     assert window._parts.items.item(1).model_name == "Tiny 1M Instruct"
 
 
+def test_the_first_chat_that_is_opened_is_laid_out_once(open_window: Open, qtbot: QtBot) -> None:
+    window = ready(open_window(), qtbot)
+    view, session = window.view, window._parts.session
+    write(window, qtbot, "What is the capital of France?")
+    answered(window, qtbot)
+    chat = session.chat_id
+    window.new_chat()
+    window.window().resize(1000, 640)  # the conversation, which is not in sight, has its old size until it is opened
+    qtbot.waitUntil(lambda: window.empty.isVisible())
+    before = view.layout_of_items.laid
+    session.open(chat)
+    qtbot.waitUntil(lambda: window._parts.items.rowCount() == 2)
+    first = view.layout_of_items.laid - before
+    session.new_chat()
+    before = view.layout_of_items.laid
+    session.open(chat)
+    qtbot.waitUntil(lambda: window._parts.items.rowCount() == 2)
+
+    assert first == view.layout_of_items.laid - before > 0
+
+
 def test_empty_window_teaches_and_an_example_is_sent(open_window: Open, qtbot: QtBot) -> None:
     window = ready(open_window(), qtbot)
     assert window.empty.isVisible()

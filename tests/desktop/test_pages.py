@@ -66,6 +66,19 @@ def test_no_page_is_built_in_one_piece(window: MainWindow) -> None:
         page.deleteLater()
 
 
+def test_a_page_may_be_painted_between_any_two_steps(window: MainWindow) -> None:
+    parts = window._parts
+    made = (
+        LibraryPage(parts.known, window, in_steps=True), ConvertPage(parts.jobs, window, in_steps=True),
+        NotebookPage(parts.notebooks, parts.client, window, in_steps=True),
+    )  # fmt: skip
+    for page in made:
+        for number, _step in enumerate(page.steps):
+            page.resize(700 + 10 * number, 500)
+            page.grab()
+        page.deleteLater()
+
+
 def test_the_settings_are_built_section_by_section(window: MainWindow, qtbot: QtBot) -> None:
     window.show_panel(True)
     assert window.panel is not None

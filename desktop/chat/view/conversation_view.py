@@ -51,6 +51,7 @@ from runtime.text import _, sentences
 
 _FRAME_MS = 33  # at most this often new text is shown
 _REST = 3  # showing new text may take one part in four of the time
+_MANY = 200  # messages; a chat of more is opened in two turns of the event loop
 _PAGE_KEPT = 40  # pixels of the old page that a new page still shows
 PLAIN_COPY = "Ctrl+Shift+C"
 _TICK_MS = 1500  # how long a tick stands for "copied"
@@ -199,7 +200,10 @@ class ConversationView(FollowingScrollArea):
         self._hover_row = self._current = -1
         self._forget_nodes(0)
         self._follow, self._anchor = True, None
-        self._settle()
+        if self._model.rowCount() > _MANY:
+            self._settle_soon()
+        else:
+            self._settle()
 
     def _inserted(self, parent: QModelIndex, first: int, last: int) -> None:
         for row in range(first, last + 1):

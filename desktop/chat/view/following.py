@@ -22,6 +22,7 @@ from desktop.chat.view.style import TextStyle
 from desktop.theme import Size, Space, Theme
 
 PAD = int(Space.LARGE)
+_TURN_MS = 1  # a timer of 0 fires in the turn in which it was started
 
 
 class FollowingScrollArea(QAbstractScrollArea):
@@ -40,6 +41,7 @@ class FollowingScrollArea(QAbstractScrollArea):
         self._newest.clicked.connect(self.follow_newest)
         self.marks = Marks(self, self._layout)
         self._ahead_timer = self._timer(self._look_ahead)
+        self._settle_timer = self._timer(self._settle)
         self._highlighter.ready.connect(self._recolour)
         self._formulas.ready.connect(self._redraw_formulas)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -138,8 +140,16 @@ class FollowingScrollArea(QAbstractScrollArea):
         anchored = self._layout.y_of(self._anchor)
         return max(min(self._top(), end), -PAD) if anchored is None else anchored
 
+    def _settle_soon(self) -> None:
+        """Settles in a turn of its own; until then, what is on the screen stays there."""
+        self._place(round(self._wanted_top() + PAD))
+        self.viewport().setUpdatesEnabled(False)
+        self._settle_timer.start(_TURN_MS)
+
     def _settle(self) -> None:
         """Lays out what will be visible, and scrolls so that what is read stays where it is."""
+        self._settle_timer.stop()
+        self.viewport().setUpdatesEnabled(True)
         height = self.viewport().height()
         for _attempt in range(8):  # a corrected estimate brings other text into sight
             top = self._wanted_top()
@@ -190,4 +200,5 @@ class FollowingScrollArea(QAbstractScrollArea):
             (self.width() - self._newest.width()) // 2,
             self.viewport().height() - self._newest.height() - int(Space.MEDIUM),
         )
-        self._settle()
+        if not self._settle_timer.isActive():  # the scroll bar of a long chat appears before its text
+            self._settle()

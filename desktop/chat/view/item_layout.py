@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import QRectF
 
@@ -13,7 +13,7 @@ from desktop.chat.view.message_model import ChatItem
 from desktop.chat.view.notice import Notice, notice_for
 from desktop.chat.view.reasoning_segment import ReasoningSegment, reasoning_words
 from desktop.chat.view.segment_table import SEGMENTS, place_after
-from desktop.chat.view.segments import Segment, estimated_lines
+from desktop.chat.view.segments import Segment, columns_in, estimated_lines, lines_in
 from desktop.chat.view.style import CARD, TextStyle
 from desktop.theme import Space
 from runtime.messages import Role
@@ -145,7 +145,7 @@ class ItemLayout:
         self._forget()
 
     def estimate(self, style: TextStyle, width: float) -> None:
-        """Guesses the height of a message that was not read."""
+        """Guesses the height of a message that was not read, as `guessed_heights` does."""
         self._name_height = style.quiet_pitch + 2
         shown = self.item.text[self._passed :]
         lines = estimated_lines(shown, style.chat_advance, self.text_width(width))
@@ -172,10 +172,7 @@ class ItemLayout:
     @property
     def _passed(self) -> int:
         """Characters of folded reasoning at the beginning, which cost no time to read."""
-        if self.plain or self.raw or self.thought_shown or not self.item.text.startswith(OPEN):
-            return 0
-        at = self.item.text.find(CLOSE)
-        return at if at >= 0 else len(self.item.text)
+        return 0 if self.plain or self.raw or self.thought_shown else _reasoning_end(self.item.text)
 
     @property
     def reasoning(self) -> ReasoningSegment | None:
@@ -267,6 +264,40 @@ class ItemLayout:
         if block + 1 >= len(self._first):
             return range(len(self.segments), len(self.segments))
         return range(self._first[block], self._first[block + 1])
+
+
+def guessed_heights(
+    items: Sequence[ChatItem], style: TextStyle, width: float, *, unfolded: Collection[str] = ()
+) -> list[float]:  # fmt: skip
+    """Returns the heights that messages have before they are read, without making their layouts.
+
+    `unfolded` holds the ids of those whose reasoning or source is shown. The height of a message without text depends
+    on what is said of its end: it is -1.
+    """
+    around = TOP_PAD + style.quiet_pitch + 2 + NAME_GAP + FOOTER + AFTER
+    around_plain = around + CARD.top() + CARD.bottom()
+    columns = columns_in(width, style.chat_advance)
+    columns_plain = columns_in(width - CARD.left() - CARD.right(), style.chat_advance)
+    heights = []
+    for item in items:
+        text = item.text
+        if not text:
+            heights.append(-1.0)
+        elif item.role is not Role.ASSISTANT:
+            heights.append(around_plain + lines_in(text, columns_plain) * style.pitch)
+        else:
+            if text.startswith(OPEN) and item.id not in unfolded:
+                text = text[_reasoning_end(text) :]
+            heights.append(around + lines_in(text, columns) * style.pitch)
+    return heights
+
+
+def _reasoning_end(text: str) -> int:
+    """Returns how many characters of reasoning an answer begins with."""
+    if not text.startswith(OPEN):
+        return 0
+    at = text.find(CLOSE)
+    return at if at >= 0 else len(text)
 
 
 def _kept(block: Block, index: int, old: Sequence[Segment]) -> list[Segment]:

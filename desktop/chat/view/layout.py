@@ -10,12 +10,14 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from PySide6.QtCore import QRectF
 
 from desktop.chat.view.code_segment import CodeSegment
 from desktop.chat.view.highlight import Highlighter
 from desktop.chat.view.item_layout import ItemLayout
+from desktop.chat.view.item_layouts import ItemLayouts
 from desktop.chat.view.message_model import ChatItem
 from desktop.chat.view.segments import Segment
 from desktop.chat.view.style import TextStyle
@@ -50,7 +52,7 @@ class ConversationLayout:
     def __init__(self, style: TextStyle, highlighter: Highlighter) -> None:
         self.style = style
         self.width = 600.0
-        self.items: list[ItemLayout] = []
+        self.items = ItemLayouts(self._made)
         self.laid = 0
         self.thoughts_shown: set[str] = set()  # ids of messages whose reasoning is unfolded
         self.raw: set[str] = set()  # ids of messages shown as they were written
@@ -66,26 +68,23 @@ class ConversationLayout:
     def reset(self, items: Sequence[ChatItem]) -> None:
         """Shows other items."""
         self._kept.clear()
-        self.items = [self._made(item) for item in items]
-        for number, layout in enumerate(self.items, start=1):
-            layout.last = number == len(self.items)
-            layout.estimate(self.style, self.width)
+        self.items.reset(items, self.style, self.width, unfolded=self.thoughts_shown | self.raw)
         self._sum_from(0)
 
-    def _made(self, item: ChatItem) -> ItemLayout:
-        return ItemLayout(item, thought_shown=item.id in self.thoughts_shown, raw=item.id in self.raw)
+    def _made(self, item: ChatItem, row: int) -> ItemLayout:
+        layout = ItemLayout(item, thought_shown=item.id in self.thoughts_shown, raw=item.id in self.raw)
+        layout.last = row == len(self.items) - 1
+        layout.estimate(self.style, self.width)
+        return layout
 
     def insert(self, row: int, item: ChatItem) -> None:
         """Adds an item."""
-        layout = self._made(item)
-        layout.estimate(self.style, self.width)
-        self.items.insert(row, layout)
-        layout.last = row == len(self.items) - 1
+        self.items.insert(row, item)
         self._sum_from(self._set_last(row - 1, last=False))
 
     def remove_from(self, row: int) -> None:
         """Removes an item and all that follow."""
-        del self.items[row:]
+        self.items.remove_from(row)
         self._sum_from(self._set_last(row - 1, last=True))
 
     def _set_last(self, row: int, *, last: bool) -> int:
@@ -141,16 +140,11 @@ class ConversationLayout:
 
     def _relay(self) -> None:
         self._kept.clear()
-        for layout in self.items:
-            layout.relay(self.style, self.width)
+        self.items.relay(self.style, self.width, unfolded=self.thoughts_shown | self.raw)
         self._sum_from(0)
 
     def _sum_from(self, row: int) -> None:
-        del self._tops[row + 1 :]
-        top = self._tops[row]
-        for layout in self.items[row:]:
-            top += layout.height
-            self._tops.append(top)
+        self._tops[row:] = accumulate(self.items.heights(row), initial=self._tops[row])
 
     def top_of(self, row: int) -> float:
         """Returns where an item starts."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 
+from desktop.human import duration, whole_number
 from runtime.errors import ErrorInfo
 from runtime.messages import Message, Role
 from runtime.reasoning import CLOSE, OPEN, separated
@@ -27,16 +28,16 @@ class ItemState(enum.StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatItem:
-    """One message as it is shown. `usage` holds short texts ("42 tok/s", "0.3 s"); `version` counts from 1."""
+class ChatItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One message as it is shown. `version` counts from 1."""
 
     id: str
     role: Role
     text: str = ""
     state: ItemState = ItemState.COMPLETE
     error: ErrorInfo | None = None
-    usage: tuple[str, ...] = ()
+    speed: float = 0.0  # tokens a second; 0 where that is not known
+    seconds: float = 0.0  # reading the prompt and writing the answer; 0 where that is not known
     model_name: str = ""
     version: int = 1
     versions: int = 1
@@ -52,6 +53,12 @@ class ChatItem:
     def reasoning(self) -> str:
         """What the model thought before it answered."""
         return separated(Message(self.role, self.text)).reasoning
+
+    @property
+    def usage(self) -> tuple[str, ...]:
+        """Speed and time as people read them ("42 tok/s", "0.3 s"); nothing where they are not known."""
+        speed = [_("{speed} tok/s").format(speed=whole_number(round(self.speed)))] if self.speed else []
+        return (*speed, duration(self.seconds)) if self.seconds else tuple(speed)
 
     @property
     def author(self) -> str:
@@ -130,7 +137,7 @@ class MessageListModel(QAbstractListModel):
         if text:
             item = self._items[row]
             seconds = self._thought(item, text) or item.thought_seconds
-            self._items[row] = replace(item, text=item.text + text, thought_seconds=seconds)
+            self._items[row] = msgspec.structs.replace(item, text=item.text + text, thought_seconds=seconds)
             self.text_appended.emit(row, text)
 
     def _thought(self, item: ChatItem, text: str) -> float:
@@ -146,15 +153,11 @@ class MessageListModel(QAbstractListModel):
         row = self._rows[item_id]
         if "id" in changes:
             raise ValueError("a message keeps its id")
-        changed = replace(self._items[row], **changes)
+        changed = msgspec.structs.replace(self._items[row], **changes)
         if changed != self._items[row]:
             self._items[row] = changed
             index = self.index(row)
             self.dataChanged.emit(index, index, [ItemRole])
-
-    def retell(self, usage: Mapping[str, tuple[str, ...]]) -> None:
-        """Takes what is said of messages in other words; for views that are made after this, and told to nobody."""
-        self._items = [replace(item, usage=usage.get(item.id, item.usage)) for item in self._items]
 
     def remove_from(self, item_id: str) -> None:
         """Removes a message and all that follow it. Raises KeyError where the id is unknown."""

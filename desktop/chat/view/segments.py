@@ -230,8 +230,17 @@ def link_in(run: TextRun, text: str, spans: Sequence[Span], point: QPointF) -> L
 
 
 def estimated_lines(text: str, advance: float, width: float) -> int:
+    """Guesses how many lines a text takes in a column of `width`; `advance` is the mean width of a letter."""
+    return lines_in(text, columns_in(width, advance))
+
+
+def columns_in(width: float, advance: float) -> float:
+    """Returns how many letters stand beside each other."""
+    return max(width / max(advance, 1.0), 8.0)
+
+
+def lines_in(text: str, columns: float) -> int:
     """Guesses how many lines a text takes: letters of the mean width, ideographs of two."""
-    columns = max(width / max(advance, 1.0), 8.0)
     weight = 1.0 if text.isascii() else 1.4
     return text.count("\n") + max(1, math.ceil(len(text) * weight / columns))
 

@@ -226,6 +226,6 @@ def test_a_search_that_is_gone_hears_no_more_of_the_chat(qtbot: QtBot) -> None:
     delete(view)
     model.add(ChatItem(id="new", role=Role.ASSISTANT, text="The mill"))
     model.append_text("new", " by the river")
-    model.update("new", usage=("1 s",))
+    model.update("new", seconds=1.0)
     model.set_items([])
     assert find.finder.total == 0

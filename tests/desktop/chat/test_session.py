@@ -13,7 +13,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import scripted_engine
-from desktop.chat.conversation import asked, ranges, title_from, usage_texts
+from desktop.chat.conversation import asked, item_of, ranges, title_from
 from desktop.chat.session import ChatSession
 from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
 from desktop.engine_client import EngineClient, EngineState
@@ -633,9 +633,15 @@ def test_a_title_is_the_first_line(text: str, title: str) -> None:
 
 
 def test_usage_is_shown_as_people_read_it() -> None:
+    def shown(receipt: Receipt | None) -> tuple[str, ...]:
+        return item_of(
+            MessageRecord(id="a", chat_id="c", parent_id=None, role=Role.ASSISTANT, content="Yes.", created=0.0,
+                          receipt=receipt)
+        ).usage  # fmt: skip
+
     usage = {"generated_tokens": 43, "generation_seconds": 1.0, "prompt_seconds": 0.5}
-    assert usage_texts(Receipt(usage=usage)) == ("42 tok/s", "1.5 s")
+    assert shown(Receipt(usage=usage)) == ("42 tok/s", "1.5 s")
     fast = {"generated_tokens": 1235, "generation_seconds": 1.0}
-    assert usage_texts(Receipt(usage=fast)) == ("1,234 tok/s", "1.0 s")
-    assert usage_texts(Receipt(usage={"generated_tokens": "many"})) == ()
-    assert usage_texts(None) == ()
+    assert shown(Receipt(usage=fast)) == ("1,234 tok/s", "1.0 s")
+    assert shown(Receipt(usage={"generated_tokens": "many"})) == ()
+    assert shown(None) == ()

@@ -102,7 +102,7 @@ def test_an_answer_is_announced_once_when_it_is_finished(
         QTest.qWait(40)
     assert said == []
     model.update("5", state=ItemState.COMPLETE)
-    model.update("5", usage=("1 s",))
+    model.update("5", seconds=1.0)
     assert said == ["Tiny: Madrid."]
 
 

@@ -73,6 +73,51 @@ def test_a_scroll_bar_does_not_move_the_text(view: ConversationView, model: Mess
     assert (view._column_left(), view.layout_of_items.width) == short
 
 
+def many_messages() -> list[ChatItem]:
+    return [question(str(n)) if n % 2 == 0 else answer(str(n), f"Answer {n}.") for n in range(300)]
+
+
+def test_a_long_chat_takes_its_place_in_one_turn_and_its_text_in_the_next(
+    qtbot: QtBot, view: ConversationView, model: MessageListModel
+) -> None:
+    model.set_items(many_messages())
+    QApplication.sendPostedEvents()  # the scroll bar appears
+
+    assert view.layout_of_items.laid == 0
+    assert view.following
+    assert at_end(view)
+    assert not view.viewport().updatesEnabled()  # what was shown stays until the text is there
+    qtbot.waitUntil(lambda: view.layout_of_items.laid > 0)
+    assert view.viewport().updatesEnabled()
+    assert at_end(view)
+
+
+def test_who_scrolls_before_a_long_chat_is_laid_out_is_not_taken_back(
+    qtbot: QtBot, view: ConversationView, model: MessageListModel
+) -> None:
+    model.set_items(many_messages())
+    QTest.keyClick(view, Qt.Key.Key_Home)
+    assert view.viewport().updatesEnabled()
+    laid = view.layout_of_items.laid
+    assert laid > 0
+    QTest.qWait(20)
+
+    assert first_visible(view)[0] == "0"
+
+
+def test_a_long_chat_that_was_left_before_it_was_laid_out_is_not_shown(
+    qtbot: QtBot, view: ConversationView, model: MessageListModel
+) -> None:
+    model.set_items(many_messages())
+    model.set_items([question("q"), answer("a", "Short.")])
+
+    assert view.viewport().updatesEnabled()
+    laid = view.layout_of_items.laid
+    QTest.qWait(20)
+    assert view.layout_of_items.laid == laid
+    assert view.verticalScrollBar().maximum() == 0
+
+
 def stream(view: ConversationView, model: MessageListModel, text: str = "More words of the answer.\n\n" * 20) -> None:
     model.append_text("new", text)
     QTest.qWait(60)

@@ -11,12 +11,14 @@ from desktop.chat.view.blocks import Block, BlockKind
 from desktop.chat.view.code_segment import code_segments
 from desktop.chat.view.highlight import Highlighter
 from desktop.chat.view.incremental import IncrementalParser
+from desktop.chat.view.item_layout import ItemLayout
 from desktop.chat.view.layout import ConversationLayout
 from desktop.chat.view.markdown import inline
-from desktop.chat.view.message_model import ChatItem
+from desktop.chat.view.message_model import ChatItem, ItemState
 from desktop.chat.view.style import TextStyle
 from desktop.chat.view.table_segment import shared_widths
 from desktop.theme import DARK, LIGHT
+from runtime.errors import ErrorInfo
 from runtime.messages import Role
 
 ANSWER = "Some **words** in a paragraph.\n\n```py\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n\n"
@@ -47,6 +49,60 @@ def test_a_long_chat_is_opened_without_reading_it(layout: ConversationLayout) ->
 
     assert sum(item.opened for item in layout.items) < 10
     assert layout.laid < 60
+
+
+def test_only_what_is_looked_at_of_a_long_chat_is_made(
+    layout: ConversationLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    real = ItemLayout.__init__
+
+    def note(self: ItemLayout, item: ChatItem, **how: bool) -> None:
+        made.append(item.id)
+        real(self, item, **how)
+
+    monkeypatch.setattr(ItemLayout, "__init__", note)
+    layout.reset([answer(str(number), ANSWER * 3) for number in range(2000)])
+    settle(layout, layout.height - 600)
+    layout.set_width(500)
+    settle(layout, layout.height - 600)
+    layout.insert(2000, answer("new", "One more."))
+    layout.remove_from(2000)
+
+    assert len(made) < 20
+    assert len(set(made)) == len(made)
+
+
+MESSAGES = {
+    "answer": answer("a", ANSWER * 3),
+    "one word": answer("a", "Yes."),
+    "Chinese": answer("a", "春眠不觉晓，处处闻啼鸟。" * 50),
+    "one long line": answer("a", "word " * 2000),
+    "reasoning": answer("a", "<think>\n" + "Hm.\n" * 200 + "</think>\n\nYes."),
+    "reasoning alone": answer("a", "<think>\n" + "Hm.\n" * 200),
+    "reasoning that is shown": answer("shown", "<think>\n" + "Hm.\n" * 200 + "</think>\n\nYes."),
+    "the source": answer("raw", "<think>\n" + "Hm.\n" * 200 + "</think>\n\nYes."),
+    "question": ChatItem(id="a", role=Role.USER, text="Why?\n" * 30),
+    "instructions": ChatItem(id="a", role=Role.SYSTEM, text="<think>\nBe brief."),
+    "nothing yet": ChatItem(id="a", role=Role.ASSISTANT),
+    "nothing, and why": ChatItem(id="a", role=Role.ASSISTANT, state=ItemState.FAILED, error=ErrorInfo(title="It died.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("item", MESSAGES.values(), ids=list(MESSAGES))
+@pytest.mark.parametrize("last", [True, False], ids=["last", "followed"])
+def test_a_message_that_is_made_is_as_high_as_was_guessed(
+    layout: ConversationLayout, item: ChatItem, last: bool
+) -> None:
+    layout.thoughts_shown.add("shown")
+    layout.raw.add("raw")
+    for width in (600.0, 333.0):
+        layout.reset([item] if last else [item, answer("z", "The last.")])
+        layout.set_width(width)
+        guessed = layout.top_of(1)
+
+        assert guessed > 0
+        assert layout.items[0].height == pytest.approx(guessed)
 
 
 def test_a_corrected_estimate_leaves_the_anchored_text_in_place(layout: ConversationLayout) -> None:
