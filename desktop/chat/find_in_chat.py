@@ -45,8 +45,9 @@ class FindInChat(QObject):
             self._search()
 
     def take_over(self, older: FindInChat) -> None:
-        """Searches for what another one searches for."""
+        """Searches for what another one searches for; what is not shown keeps its words, and marks nothing."""
         self.bar.field.setText(older.bar.field.text())
+        self._later.stop()
         if not older.bar.isHidden():
             self.open()
 

@@ -229,3 +229,22 @@ def test_a_search_that_is_gone_hears_no_more_of_the_chat(qtbot: QtBot) -> None:
     model.update("new", seconds=1.0)
     model.set_items([])
     assert find.finder.total == 0
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["shown", "closed"])
+def test_a_view_in_place_of_another_marks_what_is_searched_for(searched: Searched, shown: bool) -> None:
+    searched.fill("mill and mill", "mill")
+    searched.look_for("mill")
+    if not shown:
+        searched.find.close()
+    view = ConversationView(searched.model, theme=LIGHT)
+    view.show()
+    newer = FindInChat(view, searched.model)
+    newer.take_over(searched.find)
+    QTest.qWait(400)  # longer than one waits after a letter
+
+    assert newer.bar.field.text() == "mill"
+    assert newer.bar.isVisible() is shown
+    assert (newer.finder.total, newer.finder.index) == ((3, 1) if shown else (0, 0))
+    assert bool(view.marks.of(0)) is shown
+    delete(view)

@@ -31,8 +31,8 @@ def layout(qtbot: QtBot) -> Iterator[ConversationLayout]:
     highlighter.deleteLater()
 
 
-def answer(id: str, text: str) -> ChatItem:
-    return ChatItem(id=id, role=Role.ASSISTANT, text=text)
+def answer(id: str, text: str, **more: object) -> ChatItem:
+    return ChatItem(id=id, role=Role.ASSISTANT, text=text, **more)  # type: ignore[arg-type]
 
 
 def settle(layout: ConversationLayout, top: float, height: float = 600) -> None:
@@ -85,7 +85,7 @@ MESSAGES = {
     "question": ChatItem(id="a", role=Role.USER, text="Why?\n" * 30),
     "instructions": ChatItem(id="a", role=Role.SYSTEM, text="<think>\nBe brief."),
     "nothing yet": ChatItem(id="a", role=Role.ASSISTANT),
-    "nothing, and why": ChatItem(id="a", role=Role.ASSISTANT, state=ItemState.FAILED, error=ErrorInfo(title="It died.")),
+    "nothing, and why": answer("a", "", state=ItemState.FAILED, error=ErrorInfo(title="It died.")),
 }  # fmt: skip
 
 
