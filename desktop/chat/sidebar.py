@@ -152,6 +152,7 @@ class Sidebar(QWidget):
         self.setObjectName("sidebar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._store, self._current = store, ""
+        self._chats: dict[str, ChatSummary] = {}
         self._elsewhere = False  # whether another page than a chat is open
         self.model = ChatListModel(self)
         self.list = ChatListView()
@@ -227,11 +228,10 @@ class Sidebar(QWidget):
         self._mark()
 
     def refresh(self) -> None:
-        """Reads the list, or what the search finds, from the store."""
+        """Reads the list, and what the search finds, from the store."""
+        self._store.list_chats(self._show_chats)
         if words := self.search.text().strip():
             self._store.search(words, lambda hits: self._show_hits(words, hits))
-        else:
-            self._store.list_chats(self._show_chats)
 
     def _search_soon(self) -> None:
         self._search_later.start()
@@ -240,7 +240,10 @@ class Sidebar(QWidget):
         self._refresh_later.start()
 
     def _show_chats(self, chats: list[ChatSummary] | None) -> None:
-        if isValid(self) and not self.search.text().strip() and chats is not None:
+        if not isValid(self) or chats is None:
+            return
+        self._chats = {chat.id: chat for chat in chats}
+        if not self.search.text().strip():
             self._show(rows_by_day(chats), "")
 
     def _show_hits(self, words: str, hits: list[SearchHit] | None) -> None:
@@ -273,7 +276,10 @@ class Sidebar(QWidget):
 
     def delete(self, index: QModelIndex) -> None:
         """Asks to delete a row's chat and offers to undo it."""
-        row = self.model.row(index)
+        if index.isValid():
+            self._delete(self.model.row(index))
+
+    def _delete(self, row: ListRow) -> None:
         if not row.chat_id:
             return
         self.delete_requested.emit(row.chat_id)
@@ -294,14 +300,13 @@ class Sidebar(QWidget):
             self.menu_for(index).popup(self.list.viewport().mapToGlobal(place))
 
     def menu_for(self, index: QModelIndex) -> QMenu:
-        """Returns the menu of a chat."""
-        theme, kept = current_theme(), QPersistentModelIndex(index)
+        """Returns the menu of a chat. The list may change while it is open: what is chosen is done with that chat."""
+        theme, row = current_theme(), self.model.row(index)
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         rename = menu.addAction(icons.icon("edit", theme, colour=theme.quiet), _("Rename"))
         rename.setShortcut(QKeySequence(Qt.Key.Key_F2))
-        rename.triggered.connect(lambda: self.rename(self.model.index(kept.row())))
-        row = self.model.row(index)
+        rename.triggered.connect(lambda: self.rename(self._index_of(row)))
         self._add_places(menu, row)
         menu.addSeparator()
         for words, kind in ((_("Export as Markdown…"), "markdown"), (_("Export as JSON…"), "json")):
@@ -313,27 +318,32 @@ class Sidebar(QWidget):
         menu.addSeparator()
         delete = menu.addAction(icons.icon("delete", theme, colour=theme.quiet), _("Delete"))
         delete.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
-        delete.triggered.connect(lambda: self.delete(self.model.index(kept.row())))
+        delete.triggered.connect(lambda: self._delete(row))
         return menu
 
+    def _index_of(self, row: ListRow) -> QModelIndex:
+        """Returns where a row stands now; the same hit of a search, where it is still there."""
+        rows = (self.model.index(number) for number in range(self.model.rowCount()))
+        return next((index for index in rows if self.model.row(index) == row), self.model.index_of(row.chat_id))
+
     def _add_places(self, menu: QMenu, row: ListRow) -> None:
-        """Adds what pins a chat and puts it into a folder."""
-        theme = current_theme()
-        pin = menu.addAction(icons.icon("pin", theme, colour=theme.quiet), _("Unpin") if row.pinned else _("Pin"))
-        pin.triggered.connect(lambda: self._store.pin_chat(row.chat_id, not row.pinned))
+        """Adds what pins a chat and puts it into a folder; what a search found does not say whether it is."""
+        theme, chat = current_theme(), self._chats.get(row.chat_id)
+        pinned, own = (chat.pinned, chat.folder) if chat is not None else (row.pinned, row.folder)
+        pin = menu.addAction(icons.icon("pin", theme, colour=theme.quiet), _("Unpin") if pinned else _("Pin"))
+        pin.triggered.connect(lambda: self._store.pin_chat(row.chat_id, not pinned))
         folders = menu.addMenu(icons.icon("folder", theme, colour=theme.quiet), _("Folder"))
         for folder in self._folders():
             entry = folders.addAction(folder)
             entry.setCheckable(True)
-            entry.setChecked(folder == row.folder)
+            entry.setChecked(folder == own)
             entry.triggered.connect(lambda _on=False, name=folder: self._store.move_chat(row.chat_id, name))
-        if row.folder:
+        if own:
             folders.addAction(_("No folder")).triggered.connect(lambda: self._store.move_chat(row.chat_id, ""))
         folders.addAction(_("New folder…")).triggered.connect(lambda: self.ask_folder(row.chat_id))
 
     def _folders(self) -> list[str]:
-        rows = (self.model.row(self.model.index(number)) for number in range(self.model.rowCount()))
-        return sorted({row.folder for row in rows if row.folder}, key=str.casefold)
+        return sorted({chat.folder for chat in self._chats.values() if chat.folder}, key=str.casefold)
 
     def ask_folder(self, chat_id: str) -> None:
         """Asks for the name of a folder and puts a chat into it."""

@@ -87,7 +87,7 @@ class LedgerControl(QObject):
 
     def _forget_undo(self, _chat_id: str) -> None:
         """What would be undone belongs to the chat that was left."""
-        self._composing.undo_bar.hide()
+        self._composing.undo_bar.forget()
 
     def _toggle(self) -> None:
         self.visible_requested.emit(not self.is_open)

@@ -124,6 +124,49 @@ def test_deleted_chat_can_be_brought_back(sidebar: Sidebar, qtbot: QtBot) -> Non
     assert not sidebar.undo_bar.isVisible()
 
 
+def test_chats_that_were_deleted_one_after_another_come_back_one_after_another(sidebar: Sidebar, qtbot: QtBot) -> None:
+    for chat in ("c0", "c1"):
+        sidebar.delete(index_of(sidebar, chat))
+    qtbot.waitUntil(lambda: chats(sidebar) == [])
+    sidebar.undo_bar.button.click()
+    qtbot.waitUntil(lambda: chats(sidebar) == ["Capital of France"])
+    assert sidebar.undo_bar.isVisible()
+    sidebar.undo_bar.button.click()
+    sidebar.undo_bar.button.click()  # there is nothing else
+    qtbot.waitUntil(lambda: len(chats(sidebar)) == 2)
+    assert not sidebar.undo_bar.isVisible()
+
+
+def test_what_is_chosen_in_a_menu_is_done_with_its_chat_though_the_list_changes(
+    sidebar: Sidebar, store: ChatStore, qtbot: QtBot
+) -> None:
+    entries = {action.text(): action for action in sidebar.menu_for(index_of(sidebar, "c1")).actions()}
+    store.create_chat(ChatRecord(id="c2", title="A new one", created=now(), updated=now() + 60))
+    qtbot.waitUntil(lambda: len(chats(sidebar)) == 3)
+    entries["Rename"].trigger()
+    assert sidebar.list.viewport().findChild(QLineEdit).text() == "Capital of France"
+    qtbot.keyClick(sidebar.list.viewport().findChild(QLineEdit), Qt.Key.Key_Escape)
+    entries["Delete"].trigger()
+
+    qtbot.waitUntil(lambda: chats(sidebar) == ["A new one", "Millers of old"])
+
+
+def test_a_chat_that_a_search_found_is_unpinned_and_filed_as_in_the_list(
+    sidebar: Sidebar, store: ChatStore, qtbot: QtBot
+) -> None:
+    store.pin_chat("c0", True)
+    store.move_chat("c0", "Stones")
+    store.move_chat("c1", "Travel")
+    qtbot.waitUntil(lambda: sidebar.model.row(index_of(sidebar, "c0")).pinned)
+    sidebar.search.setText("Millers")
+    qtbot.waitUntil(lambda: {row.chat_id for row in rows(sidebar)} == {"c0"})
+    entries = {action.text(): action for action in sidebar.menu_for(index_of(sidebar, "c0")).actions()}
+    folders = [(entry.text(), entry.isChecked()) for entry in entries["Folder"].menu().actions()]
+    assert folders == [("Stones", True), ("Travel", False), ("No folder", False), ("New folder…", False)]
+    entries["Unpin"].trigger()
+    qtbot.waitUntil(lambda: not sidebar._chats["c0"].pinned)
+
+
 def test_open_chat_is_marked_and_headings_cannot_be_chosen(sidebar: Sidebar) -> None:
     sidebar.set_current("c0")
     assert sidebar.list.currentIndex() == index_of(sidebar, "c0")

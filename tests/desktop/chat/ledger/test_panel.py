@@ -41,7 +41,7 @@ def open_window(qapp: QApplication, qtbot: QtBot) -> Iterator[Open]:
 def ask(window: MainWindow, qtbot: QtBot, *texts: str) -> None:
     for text in texts:
         assert window._parts.session.send(text)
-        qtbot.waitUntil(lambda: not window._parts.session.busy)
+        qtbot.waitUntil(lambda: not window._parts.session.busy, timeout=20_000)
 
 
 def opened_panel(window: MainWindow, qtbot: QtBot, entries: int) -> LedgerPanel:
