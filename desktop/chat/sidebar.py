@@ -61,10 +61,8 @@ class RowDelegate(QStyledItemDelegate):
 
     def _paint_heading(self, painter: QPainter, rect: QRect, row: ListRow) -> None:
         theme = current_theme()
-        painter.setFont(theme.quiet_font)
-        painter.setPen(theme.quiet)
         inner = rect.adjusted(Space.MEDIUM, 0, -Space.MEDIUM, -Space.TINY)
-        painter.drawText(inner, Qt.AlignmentFlag.AlignBottom | Qt.AlignmentFlag.AlignLeading, row.title)
+        _draw_line(painter, inner, row.title, theme.quiet_font, theme.quiet, where=Qt.AlignmentFlag.AlignBottom)
 
     def _paint_ground(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
         theme, state = current_theme(), option.state
@@ -98,11 +96,14 @@ class RowDelegate(QStyledItemDelegate):
         editor.setGeometry(option.rect)
 
 
-def _draw_line(painter: QPainter, rect: QRect, text: str, font: QFont, colour: QColor) -> None:
+def _draw_line(
+    painter: QPainter, rect: QRect, text: str, font: QFont, colour: QColor, *,
+    where: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignVCenter,
+) -> None:  # fmt: skip
     painter.setFont(font)
     painter.setPen(colour)
     shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
-    painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
+    painter.drawText(rect, where | Qt.AlignmentFlag.AlignLeading, shown)
 
 
 class ChatListView(QListView):

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtGui import QFontMetrics, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from desktop.chat.chat_list import ListRow, RowRole, rows_by_day
-from desktop.chat.sidebar import Sidebar
+from desktop.chat.sidebar import RowDelegate, Sidebar
 from desktop.look import dress
 from desktop.store.chat_store import ChatStore
 from desktop.store.records import ChatRecord, ChatSummary, MessageRecord, now
@@ -206,3 +207,16 @@ def test_a_chat_is_pinned_and_filed_from_its_menu(sidebar: Sidebar, store: ChatS
     sidebar.ask.edit.setText("Travel")
     sidebar.ask.agree.click()
     qtbot.waitUntil(lambda: sidebar.model.row(sidebar.model.index_of("c")).folder == "Travel")
+
+
+def test_a_heading_that_is_too_long_ends_in_dots(sidebar: Sidebar, qtbot: QtBot) -> None:
+    long = "A folder with a name that nobody can read to its end, as no window shows the whole of it"
+    picture = QPixmap(240, 40)
+    pictures = []
+    for name in (long, QFontMetrics(LIGHT.quiet_font).elidedText(long, Qt.TextElideMode.ElideRight, 240 - 24)):
+        picture.fill(Qt.GlobalColor.white)
+        painter = QPainter(picture)
+        RowDelegate()._paint_heading(painter, picture.rect(), ListRow(name, folder=name))
+        painter.end()
+        pictures.append(picture.toImage())
+    assert pictures[0] == pictures[1]
