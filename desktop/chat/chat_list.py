@@ -108,7 +108,7 @@ def rows_by_day(chats: Sequence[ChatSummary], *, today: dt.date | None = None) -
         rows += [_row(chat) for chat in filed if chat.folder == folder]
     heading = ""
     for chat in (chat for chat in chats if not chat.pinned and not chat.folder):
-        wanted = _heading(dt.date.fromtimestamp(chat.updated), today or dt.date.today())
+        wanted = _heading(_day(chat.updated), today or dt.date.today())
         if wanted != heading:
             heading = wanted
             rows.append(ListRow(heading))
@@ -134,6 +134,14 @@ def rows_of_hits(hits: Sequence[SearchHit]) -> list[ListRow]:
 def shown_title(title: str) -> str:
     """Returns a chat's title on one line, or what an untitled one is called."""
     return one_line(title) or _("New chat")
+
+
+def _day(moment: float) -> dt.date:
+    """Returns the day of a moment; one that no calendar has, as a damaged row may hold it, is long ago."""
+    try:
+        return dt.date.fromtimestamp(moment)
+    except (OverflowError, ValueError, OSError):
+        return dt.date.min
 
 
 def _heading(day: dt.date, today: dt.date) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -72,14 +71,24 @@ class ChatExchange(QObject):
         self._background.run(lambda: _read(path), self._take)
 
     def _take(self, chats: list[OpenChat]) -> None:
-        last = chats[-1].chat.id if chats else ""
-        for number, found in enumerate(chats, start=1):
-            then: Callable[[None], None] | None = None
-            if number == len(chats):
-                then = lambda _none: self.imported.emit(last)  # noqa: E731
-            self._store.import_chat(found, then)
-        words = ngettext("{n} chat was imported.", "{n} chats were imported.", len(chats))
-        self.said.emit(words.format(n=len(chats)))
+        came: list[str | None] = []
+
+        def note(id: str | None) -> None:
+            came.append(id)
+            if len(came) == len(chats):
+                self._tell([each for each in came if each is not None])
+
+        for found in chats:
+            self._store.import_chat(found, note)
+        if not chats:
+            self._tell([])
+
+    def _tell(self, ids: list[str]) -> None:
+        """Says what came in; why another did not, the store has said."""
+        if ids:
+            self.imported.emit(ids[-1])
+        words = ngettext("{n} chat was imported.", "{n} chats were imported.", len(ids))
+        self.said.emit(words.format(n=len(ids)))
 
     def _dialog(self, title: str, names: str) -> QFileDialog:
         dialog = QFileDialog(self._window, title, "", names)

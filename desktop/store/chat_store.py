@@ -141,8 +141,8 @@ class ChatStore(QObject):
         """Keeps the settings that are a chat's own."""
         self._write(lambda database: database.set_settings(chat_id, settings))
 
-    def import_chat(self, found: OpenChat, then: Callable[[None], None] | None = None) -> None:
-        """Adds a chat from elsewhere with its messages."""
+    def import_chat(self, found: OpenChat, then: Callable[[str | None], None] | None = None) -> None:
+        """Adds a chat from elsewhere with its messages. `then` gets its id, or None where that failed."""
         self._write(lambda database: database.import_chat(found), then, changed=True)
 
     def set_system_prompt(self, chat_id: str, text: str) -> None:

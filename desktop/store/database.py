@@ -168,8 +168,8 @@ class ChatDatabase:
         """Returns a chat with every message of every branch."""
         return reading.whole_chat(self._connection, chat_id)
 
-    def import_chat(self, found: OpenChat) -> None:
-        """Adds a chat with its messages, all or nothing."""
+    def import_chat(self, found: OpenChat) -> str:
+        """Adds a chat with its messages, all or nothing. Returns its id."""
         with self.transaction():
             self.create_chat(found.chat)
             for message in found.messages:
@@ -178,6 +178,7 @@ class ChatDatabase:
                 self._set_leaf(found.chat.id, found.chat.leaf)
             self.set_draft(found.chat.id, found.chat.draft, found.chat.edit)
             self._change("UPDATE chats SET updated = ? WHERE id = ?", found.chat.updated, found.chat.id)
+        return found.chat.id
 
     def set_draft(self, chat_id: str, text: str, edit: Edit = NO_EDIT) -> None:
         """Keeps what is typed and not sent; the chat does not move in the list for it."""

@@ -6,6 +6,7 @@ content, as other programs write them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,7 +54,7 @@ def as_json(chats: Iterable[OpenChat]) -> bytes:
 def read_chats(data: bytes, *, name: str) -> list[OpenChat]:
     """Returns the chats of a file, under ids of their own. Raises `NotAChat`."""
     try:
-        document: Any = msgspec.json.decode(data)
+        document: Any = msgspec.json.decode(_as_utf8(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAChat(name, _("It is no JSON: {error}").format(error=error)) from error
     if isinstance(document, dict) and isinstance(document.get("chats"), list):
@@ -65,15 +66,21 @@ def read_chats(data: bytes, *, name: str) -> list[OpenChat]:
     raise NotAChat(name, _("It has neither chats nor messages."))
 
 
+def _as_utf8(data: bytes) -> bytes:
+    """Returns JSON without what editors and shells of Windows put before it or write it in."""
+    encoding = json.detect_encoding(data)
+    return data if encoding == "utf-8" else data.decode(encoding).encode()
+
+
 def branch_of(found: OpenChat) -> list[MessageRecord]:
     """Returns the messages from the first one to the leaf."""
     by_id = {message.id: message for message in found.messages}
     at = by_id.get(found.chat.leaf or "") or (found.messages[-1] if found.messages else None)
-    branch: list[MessageRecord] = []
-    while at is not None and at not in branch:
-        branch.append(at)
+    branch: dict[str, MessageRecord] = {}
+    while at is not None and at.id not in branch:
+        branch[at.id] = at
         at = by_id.get(at.parent_id or "")
-    return branch[::-1]
+    return list(branch.values())[::-1]
 
 
 def _chat(item: Any, name: str) -> OpenChat:
@@ -85,19 +92,32 @@ def _chat(item: Any, name: str) -> OpenChat:
 
 def _renumbered(found: OpenChat) -> OpenChat:
     """Gives everything new ids: a chat that is imported twice is there twice, and none takes another one's place."""
-    chat_id = new_id()
-    ids = {message.id: new_id() for message in found.messages}
+    chat_id, moment = new_id(), now()
+    fresh = [new_id() for _message in found.messages]
+    ids: dict[str, str] = {}
+    for message, id in zip(found.messages, fresh, strict=True):
+        ids.setdefault(message.id, id)  # where one stands twice, others mean the first
     messages = tuple(
         msgspec.structs.replace(
-            message, id=ids[message.id], chat_id=chat_id, parent_id=ids.get(message.parent_id or ""),
+            message, id=id, chat_id=chat_id, parent_id=ids.get(message.parent_id or ""),
+            created=_until(moment, message.created),
             state=MessageState.INTERRUPTED if message.state is MessageState.WRITING else message.state,
         )
-        for message in found.messages
+        for message, id in zip(found.messages, fresh, strict=True)
     )  # fmt: skip
     leaf = ids.get(found.chat.leaf or "") or (messages[-1].id if messages else None)
     edited = ids.get(found.chat.edit.message_id)
     edit = Edit(edited, found.chat.edit.text) if edited else NO_EDIT
-    return OpenChat(chat=msgspec.structs.replace(found.chat, id=chat_id, leaf=leaf, edit=edit), messages=messages)
+    chat = msgspec.structs.replace(
+        found.chat, id=chat_id, leaf=leaf, edit=edit, created=_until(moment, found.chat.created),
+        updated=_until(moment, found.chat.updated),
+    )  # fmt: skip
+    return OpenChat(chat=chat, messages=messages)
+
+
+def _until(moment: float, told: float) -> float:
+    """Returns a time that a file tells, as far as it can have been; later ones would stay above all others."""
+    return told if 0 <= told <= moment else moment
 
 
 def _from_messages(items: list[Any], title: str, name: str) -> OpenChat:

@@ -10,7 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from desktop.chat.exchange import ChatExchange, file_name
 from desktop.store.chat_store import ChatStore
-from desktop.store.records import ChatRecord, OpenChat
+from desktop.store.records import ChatRecord, MessageRecord, OpenChat
+from runtime.messages import Role
 
 
 @pytest.mark.parametrize(("title", "name"), [
@@ -46,3 +47,23 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path, qtbot: QtBot) -> None:
     with qtbot.waitSignal(exchange.failed) as told:
         exchange.read(tmp_path / "gone.json")
     assert told.args[0].code == "not_a_chat"
+
+
+def test_what_the_store_could_not_take_is_not_said_to_be_there(tmp_path: Path, qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    store = ChatStore(tmp_path / "chats.db")
+    store.open()
+    exchange = ChatExchange(store, window)
+    told: list[str] = []
+    came: list[str] = []
+    exchange.said.connect(told.append)
+    exchange.imported.connect(came.append)
+    twice = MessageRecord(id="m", chat_id="c", parent_id=None, role=Role.USER, content="Twice.", created=1.0)
+    good = OpenChat(chat=ChatRecord(id="good", title="Good"))
+    exchange._take([good, OpenChat(chat=ChatRecord(id="bad", title="Bad"), messages=(twice, twice))])
+    qtbot.waitUntil(lambda: bool(told))
+    store.close()
+
+    assert told == ["1 chat was imported."]
+    assert came == ["good"]

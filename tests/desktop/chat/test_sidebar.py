@@ -197,6 +197,15 @@ def test_pinned_chats_come_first_and_folders_before_the_days() -> None:
     assert [row.title for row in rows] == ["Pinned", "pinned", "art", "art", "Work", "work b", "Today", "plain"]
 
 
+@pytest.mark.parametrize("moment", [1e300, -1e300, 1.7e12, -1e11, float("inf"), float("nan")])
+def test_a_chat_of_an_impossible_time_is_listed_among_the_others(moment: float) -> None:
+    chats = [
+        ChatSummary(id="1", title="odd", updated=moment, snippet=""),
+        ChatSummary(id="2", title="today", updated=now(), snippet=""),
+    ]
+    assert [row.title for row in rows_by_day(chats)] == ["Earlier", "odd", "Today", "today"]
+
+
 def test_a_chat_is_pinned_and_filed_from_its_menu(sidebar: Sidebar, store: ChatStore, qtbot: QtBot) -> None:
     store.create_chat(ChatRecord(id="c", title="Trip", created=now(), updated=now()))
     qtbot.waitUntil(lambda: sidebar.model.index_of("c").isValid())

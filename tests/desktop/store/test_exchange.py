@@ -10,7 +10,7 @@ import pytest
 
 from desktop.store.database import ChatDatabase
 from desktop.store.exchange import NotAChat, as_json, as_markdown, read_chats
-from desktop.store.records import ChatRecord, Edit, MessageRecord, MessageState, OpenChat
+from desktop.store.records import ChatRecord, Edit, MessageRecord, MessageState, OpenChat, now
 from runtime.messages import Role
 
 
@@ -98,3 +98,43 @@ def test_a_list_of_messages_of_another_program_is_read(wrap: object) -> None:
 def test_what_is_no_chat_is_refused_in_a_sentence(data: bytes) -> None:
     with pytest.raises(NotAChat):
         read_chats(data, name="x.json")
+
+
+def test_times_that_cannot_have_been_become_now(tmp_path: Path) -> None:
+    odd = msgspec.structs.replace(
+        BRANCHED, chat=msgspec.structs.replace(BRANCHED.chat, created=-5.0, updated=1.7e12),
+        messages=(message("q", None, Role.USER, "When?"), msgspec.structs.replace(BRANCHED.messages[1], created=1e300)),
+    )  # fmt: skip
+    before = now()
+    (again,) = read_chats(as_json([odd]), name="x.json")
+    times = (again.chat.created, again.chat.updated, again.messages[1].created)
+    assert all(before <= each <= now() for each in times)
+    assert again.messages[0].created == 1.0
+
+
+def test_messages_of_one_id_are_all_taken(tmp_path: Path) -> None:
+    twice = msgspec.structs.replace(
+        BRANCHED, messages=(*BRANCHED.messages, message("a", "b", Role.USER, "I have another one's name"))
+    )
+    (again,) = read_chats(as_json([twice]), name="x.json")
+    database = ChatDatabase(tmp_path / "chats.db")
+    database.import_chat(again)
+    whole = database.whole_chat(again.chat.id)
+    database.close()
+    assert whole is not None
+    assert len({item.id for item in whole.messages}) == 4
+    assert whole.messages[1].parent_id == whole.messages[0].id
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_json_is_read_as_editors_and_shells_write_it(encoding: str) -> None:
+    turns = [{"role": "user", "content": "Größe 春"}]
+    (found,) = read_chats(json.dumps(turns, ensure_ascii=False).encode(encoding), name="x.json")
+    assert found.messages[0].content == "Größe 春"
+
+
+def test_messages_in_a_circle_are_written_once() -> None:
+    circle = msgspec.structs.replace(
+        BRANCHED, messages=(message("a", "b", Role.USER, "one"), message("b", "a", Role.ASSISTANT, "two"))
+    )
+    assert as_markdown(circle).count("one") == 1
