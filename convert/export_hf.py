@@ -35,6 +35,7 @@ from runtime.engine import StopFlag
 from runtime.errors import UserError
 from runtime.gguf_header import GgufHeader, read_header
 from runtime.llama.tokenizer import GgufTokenizer
+from runtime.packed import PLACES
 from runtime.text import _
 from runtime.tokenizer_files import read_templates
 
@@ -106,14 +107,19 @@ def _of_folder(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:
         if not info.dtype.startswith(_COUNTS)
     ]  # fmt: skip
     folder, said = checkpoint.path, dict(checkpoint.config)
-    for key in ("quantization_config", "compression_config", "torch_dtype"):
-        said.pop(key, None)
+    said = _without_packing(said)
+    if isinstance(said.get("text_config"), Mapping):  # of a model that also sees or hears
+        said["text_config"] = _without_packing(said["text_config"])
     texts = {"config.json": _json(said | {"dtype": _DTYPES[options.recipe]})}
     texts |= {name: (folder / name).read_bytes() for name in _KEPT if (folder / name).is_file()}
     texts |= {path.relative_to(folder).as_posix(): path.read_bytes()
               for path in sorted(folder.glob("additional_chat_templates/*.jinja"))}  # fmt: skip
     templates = bool(read_templates(folder))
     return _planned(texts, products, options, checkpoint.notes, str(said.get("model_type") or ""), "", templates)
+
+
+def _without_packing(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if key not in (*PLACES, "torch_dtype")}
 
 
 def _of_gguf(checkpoint: Checkpoint, options: ConvertOptions) -> FolderPlan:

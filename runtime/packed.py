@@ -18,6 +18,7 @@ from runtime.tensors import F32, Bytes, TensorInfo, TensorSource, check_rows
 from runtime.text import _
 
 Config = Mapping[str, Any]
+PLACES = ("quantization_config", "compression_config")  # where a config.json says how weights are packed
 _SCALED_TYPES = {"f8_e4m3", "f8_e5m2", "i8"}
 _SCALES = ("weight_scale_inv", "weight_scale")
 _ACTIVATION_SCALES = (
@@ -29,7 +30,7 @@ _ACTIVATION_SCALES = (
 def quantization_of(config: Config) -> dict[str, Any]:
     """Returns what a config.json says of its weights' packing; {} where nothing is packed."""
     for place in (config, config.get("text_config")):
-        for key in ("quantization_config", "compression_config"):
+        for key in PLACES:
             found = place.get(key) if isinstance(place, dict) else None
             if isinstance(found, dict):
                 return found

@@ -129,3 +129,23 @@ def test_packed_weights_become_what_they_stand_for(method: str, model: Path, tmp
     assert np.abs(llama_logits(tmp_path / "twin.gguf", IDS)).max() > 0.1
     assert any(f"packed already ({said['quant_method']})" in note for note in notes["model"])
     assert not any("packed" in note for note in notes["twin"])
+
+
+def test_a_folder_of_unpacked_weights_says_nowhere_that_they_are_packed(model: Path, tmp_path: Path) -> None:
+    """Models that also see may say it of the part for text alone."""
+    tensors: Tensors = {}
+    for name, weight in load_file(model / "model.safetensors").items():
+        tensors |= fp8(name.removesuffix(".weight"), weight)[0] if "proj" in name else {name: weight}
+    save_file(tensors, model / "model.safetensors")
+    config = json.loads((model / "config.json").read_text())
+    said = {"quant_method": "fp8", "weight_block_size": [16, 16]}
+    config = {"model_type": "sees", "text_config": config | {"quantization_config": said}}
+    (model / "config.json").write_text(json.dumps(config))
+
+    list(convert(ConvertOptions(source=model, target=tmp_path / "plain", recipe="f32"), StopFlag()))
+
+    assert "quantization_config" not in (tmp_path / "plain" / "config.json").read_text()
+    with open_checkpoint(model) as packed, open_checkpoint(tmp_path / "plain") as plain:
+        assert packed.names == plain.names
+        for name in packed.names:
+            np.testing.assert_array_equal(plain.read(name), packed.read(name), err_msg=name)
