@@ -26,7 +26,16 @@ _QWEN2_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _BYTE_LEVEL_CLASSES = {"GPT2": "", "Roberta": "", "Bart": "", "Longformer": "", "Qwen2": _QWEN2_WORDS}
+_GPT2_MARK = "<|endoftext|>"
 _WITH_MARKS = {"Roberta", "Bart", "Longformer"}
+_WITH_END, _WITH_BEGIN = {"T5", "MT5"}, {"Llama", "CodeLlama", "Gemma"}  # of SentencePiece
+# The tokenizer's class where no file names one, by the model_type in config.json.
+_CLASS_OF_MODEL = {
+    "gpt2": "GPT2", "roberta": "Roberta", "bart": "Bart", "qwen2": "Qwen2", "qwen3": "Qwen2", "qwen3_moe": "Qwen2",
+    "t5": "T5", "mt5": "MT5", "llama": "Llama", "mistral": "Llama", "mixtral": "Llama", "gemma2": "Gemma",
+    "gemma3": "Gemma", "gemma3_text": "Gemma",
+}  # fmt: skip
+_HIDDEN_PARTS, _MOST_HIDDEN_PARTS = 100, 10_000  # T5's marks for what was left out of a text
 
 
 class NoTokenizer(UserError):
@@ -100,14 +109,26 @@ def _from_sentencepiece(folder: Path, config: Mapping[str, Any], named: dict[str
     for key, token in (("bos_token", model.bos_id), ("eos_token", model.eos_id), ("unk_token", model.unk_id)):
         if key not in config and model.text_of(token):
             named.setdefault(key, model.text_of(token))
-    if _class_of(config) == "T5":
+    kind = _class_of(folder, config)
+    if kind in _WITH_END:
+        _add_hidden_parts(tokenizer, config)
         tokenizer.post_processor = _around(tokenizer, "", named.get("eos_token", "</s>"))
+    elif kind in _WITH_BEGIN and tokenizer.token_to_id(named.get("bos_token", "")) is not None:
+        tokenizer.post_processor = _around(tokenizer, named["bos_token"], "")
     return tokenizer
+
+
+def _add_hidden_parts(tokenizer: Tokenizer, config: Mapping[str, Any]) -> None:
+    """Adds T5's marks for parts of a text that were left out, of which no file but tokenizer.json tells: last first."""
+    count = config.get("extra_ids", _HIDDEN_PARTS)
+    if type(count) is int and 0 <= count <= _MOST_HIDDEN_PARTS:
+        marks = [f"<extra_id_{number}>" for number in reversed(range(count))]
+        tokenizer.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
 
 
 def _from_merges(folder: Path, config: Mapping[str, Any], named: dict[str, str]) -> Tokenizer:
     """Byte-level BPE. How text is cut into words first is in no file: the class's name says it."""
-    kind = _class_of(config)
+    kind = _class_of(folder, config)
     if kind not in _BYTE_LEVEL_CLASSES:
         reason = _("Its class “{name}” is not known, and no file says how it cuts text into words.")
         raise NoTokenizer(folder, reason.format(name=clean_name(kind)))
@@ -121,6 +142,8 @@ def _from_merges(folder: Path, config: Mapping[str, Any], named: dict[str, str])
     if words:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
+    if kind == "GPT2" and tokenizer.token_to_id(_GPT2_MARK) is not None:
+        _set_defaults(named, bos_token=_GPT2_MARK, eos_token=_GPT2_MARK)
     if kind in _WITH_MARKS:
         _set_defaults(named, bos_token="<s>", eos_token="</s>", pad_token="<pad>", mask_token="<mask>")
         tokenizer.post_processor = _around(tokenizer, named["bos_token"], named["eos_token"])
@@ -161,9 +184,13 @@ def _around(tokenizer: Tokenizer, before: str, behind: str) -> Any:
     return processors.TemplateProcessing(single=f"{before} $A {behind}".strip(), special_tokens=marks)
 
 
-def _class_of(config: Mapping[str, Any]) -> str:
-    name = str(config.get("tokenizer_class", ""))
-    return name.removesuffix("Fast").removesuffix("Tokenizer")
+def _class_of(folder: Path, config: Mapping[str, Any]) -> str:
+    """Returns the plain name of the tokenizer's class: as its own file says, or the model's, or as its kind has it."""
+    model = read_config(folder / "config.json")
+    said = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if not said:
+        return _CLASS_OF_MODEL.get(str(model.get("model_type")), "")
+    return str(said).removesuffix("Fast").removesuffix("Tokenizer")
 
 
 # --- added tokens -----------------------------------------------------------------------------------------------

@@ -318,6 +318,27 @@ def test_vocab_and_merges_without_tokenizer_json(tmp_path: Path) -> None:
     assert tokenizer.control_tokens["</s>"] == whole.control_tokens["</s>"]
 
 
+@pytest.mark.parametrize(("model_type", "end"), [("gpt2", "<|endoftext|>"), ("roberta", "</s>")])
+def test_a_tokenizer_whose_class_no_file_names_is_that_of_its_model(
+    model_type: str, end: str, tmp_path: Path
+) -> None:
+    folder = write_tokenizer(tmp_path, "byte-level")
+    whole = FolderTokenizer(folder)
+    _merges_and_words(folder)
+    words = json.loads((folder / "vocab.json").read_text())
+    words |= {mark: len(words) + at for at, mark in enumerate(("<s>", "<pad>", "</s>", "<|endoftext|>"))}
+    (folder / "vocab.json").write_text(json.dumps(words))
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 1024}))
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+
+    tokenizer = FolderTokenizer(folder)
+
+    assert tokenizer.tokenize("The miller opened it.") == whole.tokenize("The miller opened it.")
+    assert (tokenizer.eos_text, tokenizer.eos_id) == (end, words[end])
+    assert tokenizer.has_end_mark == (model_type == "roberta")
+
+
 def test_merges_as_pairs_and_as_texts_are_read_alike(tmp_path: Path) -> None:
     pairs = write_tokenizer(tmp_path / "pairs", "byte-level")
     texts = write_tokenizer(tmp_path / "texts", "byte-level")
@@ -410,6 +431,51 @@ def test_a_sentencepiece_model_without_tokenizer_json(kind: str, tmp_path: Path)
         assert tokenizer.decode(tokenizer.tokenize(text)) == whole.decode(whole.tokenize(text))
     assert (tokenizer.bos_text, tokenizer.eos_text) == ("<s>", "</s>")
     assert {"<s>", "</s>"} <= tokenizer.control_tokens.keys()
+
+
+def _pieces(folder: Path, name: str, said: dict[str, Any], model: dict[str, Any]) -> FolderTokenizer:
+    """Writes a tokenizer that is nothing but a SentencePiece file, with what its config and the model's say."""
+    words = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("▁", -3.0), ("a", -2.0), ("b", -2.5), ("▁a", -1.0)]
+    (folder / name).write_bytes(_sentencepiece(words, model_type=1, byte_fallback=False))
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    (folder / "config.json").write_text(json.dumps(model))
+    return FolderTokenizer(folder)
+
+
+@pytest.mark.parametrize(("said", "model"), [
+    ({}, {"model_type": "t5"}),
+    ({"extra_ids": 100, "additional_special_tokens": ["<extra_id_0>", "<extra_id_1>"]}, {"model_type": "t5"}),
+    ({}, {"model_type": "gpt2", "tokenizer_class": "T5Tokenizer"}),
+    ({"tokenizer_class": "MT5TokenizerFast"}, {"model_type": "strange"}),
+])  # fmt: skip
+def test_t5s_pieces_alone_have_its_end_and_its_marks_for_hidden_parts(
+    said: dict[str, Any], model: dict[str, Any], tmp_path: Path
+) -> None:
+    """The first mark has the last number (T5's own order); no file tells but tokenizer.json, which is not there."""
+    tokenizer = _pieces(tmp_path, "spiece.model", said, model)
+
+    assert tokenizer.tokenize_whole("ab<extra_id_1>", special=True)[-2:] == [7 + 98, tokenizer.eos_id]
+    assert (tokenizer.control_tokens["<extra_id_0>"], tokenizer.control_tokens["<extra_id_99>"]) == (7 + 99, 7)
+    assert tokenizer.size == 7 + 100
+
+
+@pytest.mark.parametrize(("count", "size"), [(0, 7), (3, 10), (10**9, 7), (-1, 7), ("x", 7), (True, 7)])
+def test_a_t5_says_how_many_marks_for_hidden_parts_it_has(count: object, size: int, tmp_path: Path) -> None:
+    assert _pieces(tmp_path, "spiece.model", {"extra_ids": count}, {"model_type": "mt5"}).size == size
+
+
+@pytest.mark.parametrize(("said", "model", "adds_bos"), [
+    ({}, {"model_type": "llama"}, True),
+    ({"tokenizer_class": "LlamaTokenizer"}, {}, True),
+    ({"add_bos_token": False}, {"model_type": "mistral"}, False),
+    ({}, {"model_type": "strange"}, False),
+])  # fmt: skip
+def test_llamas_pieces_alone_have_its_begin(
+    said: dict[str, Any], model: dict[str, Any], adds_bos: bool, tmp_path: Path
+) -> None:
+    tokenizer = _pieces(tmp_path, "tokenizer.model", said, model)
+
+    assert (tokenizer.adds_bos, tokenizer.bos_text) == (adds_bos, "<s>")
 
 
 @pytest.mark.parametrize("data", [
