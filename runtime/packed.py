@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from runtime.model_errors import DamagedModel, UnsupportedModel, clean_name
-from runtime.packed_layouts import Awq, Compressed, Gptq, Layout, Misfit, Scaled
+from runtime.packed_layouts import Awq, Compressed, Gptq, Layout, Misfit, Scaled, require_known_gptq, unread_format
 from runtime.tensors import F32, Bytes, TensorInfo, TensorSource, check_rows
 from runtime.text import _
 
 Config = Mapping[str, Any]
 PLACES = ("quantization_config", "compression_config")  # where a config.json says how weights are packed
 _SCALED_TYPES = {"f8_e4m3", "f8_e5m2", "i8"}
+_COMPRESSED_FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "dense",
+                       "mixed-precision")  # fmt: skip
 _SCALES = ("weight_scale_inv", "weight_scale")
 _ACTIVATION_SCALES = (
     "input_scale", "activation_scale", "input_scale_ub", "output_scale", "k_scale", "v_scale", "kv_scale", "q_scale",
@@ -127,6 +129,7 @@ def _prefixes(stored: TensorSource, ending: str) -> Iterator[str]:
 
 
 def _gptq(stored: TensorSource, config: Config) -> Iterator[tuple[str, Layout]]:
+    require_known_gptq(config)
     for prefix in _prefixes(stored, "qweight"):
         yield prefix + "weight", Gptq(stored, prefix, config)
 
@@ -145,10 +148,26 @@ def _scaled(stored: TensorSource, config: Config) -> Iterator[tuple[str, Layout]
                 yield name, Scaled(stored, name, scale, config)
 
 
+def _modelopt(stored: TensorSource, config: Config) -> Iterator[tuple[str, Layout]]:
+    if config.get("quant_algo", "FP8") != "FP8":
+        raise unread_format(config["quant_algo"])
+    yield from _scaled(stored, config)
+
+
 def _compressed(stored: TensorSource, config: Config) -> Iterator[tuple[str, Layout]]:
+    strange = next((name for name in _formats(config) if name not in _COMPRESSED_FORMATS), None)
+    if strange is not None:
+        raise unread_format(strange)
     for prefix in _prefixes(stored, "weight_packed"):
         yield prefix + "weight", Compressed(stored, prefix, config)
     yield from _scaled(stored, config)
+
+
+def _formats(config: Config) -> Iterator[object]:
+    """Yields all formats that a compressed-tensors config names: of all weights, of groups, of thinned-out ones."""
+    groups = config.get("config_groups")
+    places = (config, config.get("sparsity_config"), *(groups.values() if isinstance(groups, dict) else ()))
+    yield from (place["format"] for place in places if isinstance(place, dict) and place.get("format"))
 
 
 def _check_all_scaled(folder: Path, stored: TensorSource, layouts: Mapping[str, Layout], config: Config) -> None:
@@ -162,5 +181,6 @@ def _check_all_scaled(folder: Path, stored: TensorSource, layouts: Mapping[str, 
 
 
 _METHODS: dict[str, Callable[[TensorSource, Config], Iterator[tuple[str, Layout]]]] = {
-    "gptq": _gptq, "awq": _awq, "fp8": _scaled, "fbgemm_fp8": _scaled, "compressed-tensors": _compressed,
+    "gptq": _gptq, "awq": _awq, "fp8": _scaled, "fbgemm_fp8": _scaled, "modelopt": _modelopt,
+    "compressed-tensors": _compressed,
 }  # fmt: skip

@@ -23,6 +23,7 @@ Codes = NDArray[np.uint8]
 
 _WORD_BITS = 32
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where in a word AutoAWQ puts the outputs 0 to 7
+_GPTQ_VERSIONS = ("gptq", "gptq_v2")
 _STEP = 1 << 22  # numbers unpacked at once
 
 
@@ -32,6 +33,12 @@ class Misfit(Exception):
     def __init__(self, reason: str, *, unsupported: bool = False) -> None:
         super().__init__(reason)
         self.unsupported = unsupported
+
+
+def unread_format(name: object) -> Misfit:
+    """Returns the error for a format of packed weights that is not read."""
+    words = _("Its weights are packed in the format “{name}”, which is not read.")
+    return Misfit(words.format(name=clean_name(str(name))), unsupported=True)
 
 
 class Layout(Protocol):
@@ -72,13 +79,20 @@ class Gptq(_Grouped):
     def __init__(self, stored: TensorSource, prefix: str, config: Config) -> None:
         """Raises `Misfit`."""
         self._stored, self._prefix = stored, prefix
-        self._bits = _bits(config.get("bits", 4), (2, 4, 8))
-        self._zero_offset = 0 if config.get("checkpoint_format") == "gptq_v2" else 1
+        self._bits = _bits(self._own_bits() if config.get("dynamic") else config.get("bits", 4), (2, 4, 8))
+        self._zero_offset = 0 if _gptq_version(config) == "gptq_v2" else 1
         inputs, outputs = self._sizes()
         self.info = TensorInfo(prefix + "weight", (outputs, inputs), "gptq")
         names = ("qweight", "qzeros", "scales", "g_idx")
         self.parts = tuple(prefix + name for name in names if prefix + name in stored.infos)
         self._group = _group_of_inputs(stored, prefix + "g_idx", config, inputs, self._groups)
+
+    def _own_bits(self) -> float:
+        """Returns the bits of this matrix, where the config gives some matrices others, by its zero points' words."""
+        zero_words = _matrix_shape(self._stored, self._prefix + "qzeros", "i32")[1]
+        outputs = _matrix_shape(self._stored, self._prefix + "scales")[1]
+        bits = zero_words * _WORD_BITS / max(outputs, 1)
+        return int(bits) if bits.is_integer() else bits
 
     def _sizes(self) -> tuple[int, int]:
         words, outputs = _matrix_shape(self._stored, self._prefix + "qweight", "i32")
@@ -225,6 +239,19 @@ def _bits(said: object, readable: tuple[int, ...]) -> int:
         return said
     raise Misfit(_("Its weights have {bits} bits; {readable} are read.").format(
         bits=clean_name(str(said)), readable=", ".join(map(str, readable))), unsupported=True)  # fmt: skip
+
+
+def require_known_gptq(config: Config) -> None:
+    """Raises `Misfit` for GPTQ weights that were repacked for one kind of graphics card, or into other words."""
+    version, word = _gptq_version(config), config.get("pack_dtype") or "int32"
+    if version not in _GPTQ_VERSIONS or config.get("is_marlin_format"):
+        raise unread_format("marlin" if config.get("is_marlin_format") else version)
+    if word != "int32":
+        raise unread_format(word)
+
+
+def _gptq_version(config: Config) -> object:
+    return config.get("checkpoint_format") or config.get("format") or "gptq"
 
 
 def _weights_of_groups(config: Config) -> list[Mapping[str, Any]]:

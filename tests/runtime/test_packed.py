@@ -106,6 +106,17 @@ def test_gptq_symmetric_weights_have_the_middle_as_zero(tmp_path: Path) -> None:
         assert checkpoint.read("layer.bias").tolist() == [1] * OUTPUTS
 
 
+@pytest.mark.parametrize("bits", [2, 8])
+def test_gptq_matrices_may_have_bits_of_their_own(bits: int, tmp_path: Path) -> None:
+    codes, scales = _codes((INPUTS, OUTPUTS + 8), bits), _scales((1, OUTPUTS + 8))
+    middle = 1 << (bits - 1)
+    tensors = _gptq(codes, np.full((1, OUTPUTS + 8), middle), bits=bits, zero_offset=1)
+    said = {"quant_method": "gptq", "bits": 4, "group_size": -1, "dynamic": {"+:layer": {"bits": bits}}}
+
+    with _open(tmp_path, tensors | {"layer.scales": torch.from_numpy(scales)}, said) as checkpoint:
+        _check(checkpoint, ((codes - middle) * scales.astype(np.float32)).T)
+
+
 def test_gptq_settings_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
     tensors = _gptq(_codes((INPUTS, OUTPUTS), 4), np.full((4, OUTPUTS), 8), bits=4, zero_offset=1)
     (tmp_path / "quantize_config.json").write_text(json.dumps({"bits": 4, "group_size": GROUP}))
@@ -169,6 +180,14 @@ def test_f8_with_a_scale_for_all_or_for_each_row(dtype: torch.dtype, shape: tupl
     with _open(tmp_path, tensors, {"quant_method": "fp8"}) as checkpoint:
         _check(checkpoint, expected)
         assert checkpoint.notes == ()
+
+
+def test_f8_with_the_scales_of_another_program(tmp_path: Path) -> None:
+    weight = _f8(torch.float8_e4m3fn)
+    tensors = {"layer.weight": weight, "layer.weight_scale": torch.tensor(0.25), "layer.input_scale": torch.tensor(2.0)}
+
+    with _open(tmp_path, tensors | _NORM, {"quant_method": "modelopt", "quant_algo": "FP8"}) as checkpoint:
+        _check(checkpoint, weight.float().numpy() * 0.25)
 
 
 def test_f8_where_nothing_has_a_scale_is_taken_as_it_is_and_told(tmp_path: Path) -> None:
@@ -267,7 +286,15 @@ _WORDS = torch.zeros(8, 4, dtype=torch.int32)
     ({"quant_method": "gptq", "bits": 3}, "3 bits"),
     ({"quant_method": "gptq", "bits": "four"}, "four bits"),
     ({"quant_method": "awq", "bits": 8}, "8 bits"),
+    ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, "“marlin”"),
+    ({"quant_method": "gptq", "bits": 4, "is_marlin_format": True}, "“marlin”"),
+    ({"quant_method": "gptq", "bits": 4, "pack_dtype": "int16"}, "“int16”"),
     ({"quant_method": "awq", "bits": 4, "version": "gemv"}, "gemv"),
+    ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "“NVFP4”"),
+    ({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}, "“nvfp4-pack-quantized”"),
+    ({"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": {
+        "group_0": {"format": "float-quantized"}, "group_1": {"format": "mxfp4-pack-quantized"}}}, "mxfp4"),
+    ({"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-bitmask"}}, "sparse-bitmask"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_refused_in_words(quantization: dict[str, Any], words: str, tmp_path: Path) -> None:
     tensors = _gptq(_codes((INPUTS, OUTPUTS), 4), np.full((4, OUTPUTS), 8), bits=4, zero_offset=1)
