@@ -17,7 +17,7 @@ from typing import BinaryIO, Self
 import psutil
 
 from runtime.errors import UserError
-from runtime.places import shown_path
+from runtime.places import shown_path, why_not_writable
 from runtime.text import _
 
 _PART = re.compile(r"\.quern-[0-9a-f]{16}\.(?P<pid>\d+)\.part")
@@ -134,19 +134,9 @@ def require_target(target: Path, *, sources: Iterable[Path], replace: bool, fold
         raise FolderInTheWay(target)
     if (target.exists() or target.is_symlink()) and not replace:
         raise TargetExists(target)
-    refused = _why_not_writable(target.parent)
+    refused = why_not_writable(target.parent)
     if refused:
         raise NotWritten(target, OSError(refused, os.strerror(refused)))
-
-
-def _why_not_writable(folder: Path) -> int:
-    """Returns the system's number for why nothing can be written in a folder; 0 where nothing is known against it."""
-    if not folder.is_dir():
-        return errno.ENOENT
-    if os.access(folder, os.W_OK):
-        return 0
-    read_only = hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY
-    return errno.EROFS if read_only else errno.EACCES
 
 
 def require_room(folder: Path, needed: int) -> None:

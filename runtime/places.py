@@ -178,11 +178,21 @@ def require_replaceable(path: Path) -> None:
     """Raises `UnwritableFile` where it is clear beforehand that `replace_file` cannot work, or would do harm."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
-        raise UnwritableFile(path, _("there is no such folder"))
+        raise UnwritableFile(path, _(_REASONS[errno.ENOENT]))
     if why := _why_not_replaced(target):
         raise UnwritableFile(path, why)
-    if not os.access(target.parent, os.W_OK):
-        raise UnwritableFile(path, _("Quern has no permission to write there"))
+    if number := why_not_writable(target.parent):
+        raise UnwritableFile(path, _(_REASONS[number]))
+
+
+def why_not_writable(folder: Path) -> int:
+    """Returns the system's number for why nothing can be written in a folder; 0 where nothing is known against it."""
+    if not folder.is_dir():
+        return errno.ENOENT
+    if os.access(folder, os.W_OK):
+        return 0
+    read_only = hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_RDONLY
+    return errno.EROFS if read_only else errno.EACCES
 
 
 def _replace(target: Path, data: bytes) -> None:

@@ -28,6 +28,7 @@ from runtime.places import (
     spelled_path,
 )
 from runtime.saved_state import StateNotSaved, written_beside
+from small_disk import make_read_only, small_disk
 
 STRANGE = "Ünï 模型 é🦙 'q\" %d"
 
@@ -202,6 +203,14 @@ def test_a_named_file_is_refused_beforehand_where_there_is_no_permission(
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(UnwritableFile, match="no permission"):
         require_replaceable(tmp_path / "r.json")
+
+
+def test_a_disk_that_may_only_be_read_is_not_called_a_lack_of_permission(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        make_read_only(disk)
+        for refused in (require_replaceable, lambda path: replace_file(path, b"new")):
+            with pytest.raises(UnwritableFile, match="the disk is read-only"):
+                refused(disk / "r.json")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
