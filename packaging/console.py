@@ -184,6 +184,17 @@ def _follow(
             on_line(line)
 
 
+def end_as_interrupted() -> None:
+    """Makes what asks this process to end (a cancelled CI job, a terminal that is closed) end it as Ctrl-C does.
+
+    So the programs it has started end with it, and nothing half-made is left.
+    """
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as below nohup
+            signal.signal(number, signal.default_int_handler)
+
+
 def failure_text(failure: str, tail: Sequence[str], log: Path) -> str:
     """Returns what to show of a failed program: the sentence, its telling lines, advice, and where the log is."""
     shown = [line[:200] for line in tail if _TELLING.search(line)][-8:] or [line[:200] for line in tail[-8:]]

@@ -20,7 +20,7 @@ import llama_package_source
 import packing
 from build_environment import BuildEnvironment
 from bundle_checks import lost_neighbours, native_files, newest, too_new, traces, twice
-from console import Console, SetUpError
+from console import Console, SetUpError, end_as_interrupted
 from set_up_steps import read_pins
 from size_table import table
 
@@ -33,6 +33,7 @@ def main(words: Sequence[str]) -> int:
     """Runs the whole build with the words after `package.py`; returns the exit status."""
     options = _options(words)
     console = Console(options.work / "package.log")
+    end_as_interrupted()
     os.umask(0o022)  # what is handed out is readable by all, whoever makes it
     try:
         options.work.mkdir(parents=True, exist_ok=True)

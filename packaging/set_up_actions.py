@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 
-from console import Console, SetUpError
+from console import Console, SetUpError, end_as_interrupted
 from set_up_steps import ROOT, SetUp
 from system_packages import has_display
 
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     if action not in _ACTIONS:
         console.say(_usage())
         return 0 if action in {"-h", "--help", "help"} else 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a cancelled CI job cleans up as Ctrl-C does
+    end_as_interrupted()
     try:
         set_up = SetUp(console)
         level = "run" if action in {"install", "run"} else "dev"

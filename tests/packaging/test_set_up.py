@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tarfile
 import tomllib
@@ -16,6 +17,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from packaging.requirements import Requirement
 
@@ -50,6 +52,41 @@ def test_an_old_python_hands_over_to_a_newer_one_on_the_path(tmp_path: Path) -> 
 
     assert set_up.newer_python(("python3.13", "python3.12", "python3.11"), found.get) == sys.executable
     assert set_up.newer_python(("python3.13", "python3.12"), found.get) is None
+
+
+BUILDS_FOR_EVER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import set_up_actions
+from console import Console
+
+class SetUp:
+    def __init__(self, console):
+        self.console = console
+
+    def bring_to(self, level, *, with_font):
+        code = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+        self.console.run([sys.executable, "-c", code], failure="", on_line=lambda line: print(line, flush=True))
+
+set_up_actions.SetUp = SetUp
+set_up_actions.Console = lambda log: Console(__import__("pathlib").Path(sys.argv[2]))
+sys.exit(set_up_actions.main(["install"]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_set_up_that_is_asked_to_end_ends_what_it_has_started(name: str, tmp_path: Path) -> None:
+    set_up = subprocess.Popen(
+        [sys.executable, "-c", BUILDS_FOR_EVER, str(SCRIPTS), str(tmp_path / "log")], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert set_up.stdout is not None
+    build = psutil.Process(int(set_up.stdout.readline()))
+    set_up.send_signal(getattr(signal, name))
+    assert "Interrupted." in set_up.communicate(timeout=60)[1]
+    assert set_up.returncode == 130
+    build.wait(timeout=60)
 
 
 def make_environment(folder: Path, version: str = "3.11.7", *, pip: bool = True) -> None:
