@@ -26,6 +26,10 @@ def test_versions_model_settings_and_the_logs_end_are_told() -> None:
     assert "line 10\n" not in text
 
 
+def test_where_nothing_was_changed_it_says_so() -> None:
+    assert "Changed settings\n  all as they are by default\n" in report(places(), None, [])
+
+
 def test_the_persons_home_is_not_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     logs = make_folder(places().logs)

@@ -108,6 +108,18 @@ def test_the_first_chat_that_is_opened_is_laid_out_once(open_window: Open, qtbot
     assert first == view.layout_of_items.laid - before > 0
 
 
+def test_diagnostics_tell_the_windows_own_settings_and_no_places_of_the_person(
+    open_window: Open, qtbot: QtBot
+) -> None:
+    window = open_window()
+    window._parts.live.set_values(AppSettings, theme="dark", model_folders=("/somewhere/of/mine",), model="my-model")
+    card = window.show_diagnostics()
+    qtbot.waitUntil(lambda: "theme=dark" in card.text.toPlainText(), timeout=20_000)
+    assert "of/mine" not in card.text.toPlainText()
+    assert "my-model" not in card.text.toPlainText()
+    card.close()
+
+
 def test_empty_window_teaches_and_an_example_is_sent(open_window: Open, qtbot: QtBot) -> None:
     window = ready(open_window(), qtbot)
     assert window.empty.isVisible()
