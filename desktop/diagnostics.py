@@ -31,7 +31,7 @@ def report(places: Places, engine: EngineInfo | None, changed: Sequence[str]) ->
         (_("This computer"), _machine()),
         (_("Versions"), _versions()),
         (_("Model"), _model(engine)),
-        (_("Changed settings"), list(changed)),
+        (_("Changed settings"), list(changed) or [_("all as they are by default")]),
         (_("Network"), network.report(places.logs)),
         (_("Places"), [str(place) for place in (places.config, places.data, places.logs, places.models)]),
         *((path.name, _tail(path)) for path in sorted(places.logs.glob("*.log"))),

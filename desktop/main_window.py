@@ -71,6 +71,7 @@ _LEAST_PAGE = 540  # and in which the other pages have room for their tables
 _NO_TEMPLATE = "no_template_in_model"
 _PRIVATE = (  # may hold the person's own words
     "stop", "grammar", "json_schema", "logit_bias", "lora", "draft_model", "template", "template_vars", "dry_breakers",
+    "model", "model_folders",
 )  # fmt: skip
 # What notices are about that are taken away.
 _MODEL, _SAVING, _CLOSING, _RESTORED = "model", "saving", "closing", "restored"
@@ -694,8 +695,8 @@ class MainWindow(QWidget):
         from desktop.diagnostics_card import DiagnosticsCard
 
         live, engine, found = self._parts.live, self._parts.models.engine, places()
-        settings = [f"{name}={value}" for group in (live.load, live.sampling) for name, value in changed(group).items()
-                    if name not in _PRIVATE]  # fmt: skip
+        settings = [f"{name}={value}" for group in (live.app, live.load, live.sampling)
+                    for name, value in changed(group).items() if name not in _PRIVATE]  # fmt: skip
         card = DiagnosticsCard(lambda: report(found, engine, settings), lambda: _reveal(found.logs), self)
         card.open_over(self)
         return card

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QScrollArea, QVBoxLayout, QWi
 from desktop import fonts
 from desktop.actions import shown_shortcuts
 from desktop.controls.buttons import Words
+from desktop.controls.placing import kept_inside
 from desktop.theme import Space, current_theme
 from runtime.text import _
 
@@ -66,7 +67,7 @@ class ShortcutsCard(QFrame):
         width = min(frame.width() + body.width() + bar, room.width())
         self.resize(width, min(frame.height() + body.height(), room.height() - Space.HUGE))
         place = window.mapToGlobal(window.rect().center()) - QPoint(self.width() // 2, self.height() // 2)
-        self.move(place)
+        self.move(kept_inside(place, self.size(), room))
         self.show()
         if self._body.width() > self._area.viewport().width():  # some fonts are known only when they are shown
             self._show(self._made(side_by_side=1))

@@ -28,6 +28,7 @@ from PySide6.QtWidgets import (
 
 from desktop import icons
 from desktop.controls.buttons import SearchField, Words
+from desktop.controls.placing import kept_inside
 from desktop.palette.entries import Entry
 from desktop.palette.fuzzy import best
 from desktop.theme import Corner, Space, current_theme
@@ -35,6 +36,7 @@ from runtime.text import _
 
 _Index = QModelIndex | QPersistentModelIndex
 _WIDTH, _ROWS, _LIMIT = 560, 9, 60
+_LEAST_ROWS = 3
 _SIDE = 16
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 EntryRole = Qt.ItemDataRole.UserRole + 1
@@ -131,17 +133,20 @@ class Palette(QFrame):
         for widget in (self.search, self._nothing, self.list):
             column.addWidget(widget)
         self.setFixedWidth(min(_WIDTH, max(parent.width() - 2 * Space.WIDE, 320)))
-        row = self.list.itemDelegate().sizeHint(QStyleOptionViewItem(), QModelIndex()).height()
-        self.list.setFixedHeight(_ROWS * row)
+        self._row = self.list.itemDelegate().sizeHint(QStyleOptionViewItem(), QModelIndex()).height()
+        self.list.setFixedHeight(_ROWS * self._row)
         self.search.textChanged.connect(self.rows.search)
         self.rows.modelReset.connect(self._select_first)
         self.list.clicked.connect(self._choose)
 
     def open_over(self, window: QWidget) -> None:
-        """Shows itself in the upper third of a window."""
+        """Shows itself in the upper third of a window, with as many rows as the screen has room for."""
+        room = window.screen().availableGeometry()
+        rows = (room.height() - self.sizeHint().height()) // self._row + _ROWS
+        self.list.setFixedHeight(max(_LEAST_ROWS, min(_ROWS, rows)) * self._row)
         self.adjustSize()
         top = window.mapToGlobal(QPoint((window.width() - self.width()) // 2, window.height() // 8))
-        self.move(top)
+        self.move(kept_inside(top, self.size(), room))
         self.show()
         self.search.setFocus()
         self._select_first()

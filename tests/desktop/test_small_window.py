@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QApplication, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
@@ -93,3 +94,25 @@ def test_the_list_of_keys_fits_the_screen_and_scrolls(window: MainWindow) -> Non
     assert card.width() <= window.screen().availableGeometry().width()
     assert card._area.widget().width() <= card._area.viewport().width(), "nothing is cut off at the side"  # type: ignore[attr-defined]
     card.close()
+
+
+class SmallScreen:
+    """A screen of 1280 × 720 at 200 %, with a bar at its top."""
+
+    def availableGeometry(self) -> QRect:
+        return QRect(0, 20, 640, 340)
+
+
+@pytest.mark.parametrize("top", [20, 150, -100])
+def test_what_lies_over_the_window_stays_on_the_screen(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch, qtbot: QtBot, top: int
+) -> None:
+    window.window().move(0, top)
+    monkeypatch.setattr(window, "screen", SmallScreen)
+    for action, kind in (("palette", "Palette"), ("shortcuts", "ShortcutsCard")):
+        window.actions_by_name[action].trigger()
+        card = next(each for each in QApplication.topLevelWidgets() if type(each).__name__ == kind)
+        qtbot.waitExposed(card)
+        assert SmallScreen().availableGeometry().contains(card.geometry()), kind
+        card.close()
+        qtbot.wait(20)
