@@ -16,6 +16,7 @@ import msgspec
 from runtime.params import AppSettings, LoadParams, SamplingParams
 from runtime.places import UnwritablePlace, atomic_write, set_aside, shown_path, write_reason
 from runtime.settings import SettingsGroup, fields_of, read_layer
+from runtime.small_files import as_utf8
 from runtime.text import _
 
 VERSION = 1
@@ -50,7 +51,7 @@ class SavedSettings:
     @classmethod
     def _parsed(cls, path: Path, data: bytes) -> SavedSettings:
         try:
-            document = msgspec.json.decode(data)
+            document = msgspec.json.decode(as_utf8(data))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             document = None
         if not isinstance(document, dict):

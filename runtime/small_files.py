@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +25,15 @@ def _at_once(path: str, flags: int) -> int:
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(descriptor, True)  # a pipe into which somebody writes is read to its end
     return descriptor
+
+
+def as_utf8(data: bytes) -> bytes:
+    """Returns JSON without what editors and shells of Windows put before it or write it in.
+
+    Raises `UnicodeDecodeError` where it is in no encoding of Unicode.
+    """
+    encoding = json.detect_encoding(data)
+    return data if encoding == "utf-8" else data.decode(encoding).encode()
 
 
 def read_text(file: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -12,10 +11,10 @@ from desktop.background import Background
 from desktop.store.chat_store import ChatStore
 from desktop.store.exchange import NotAChat, as_json, as_markdown, read_chats
 from desktop.store.records import OpenChat
+from runtime.file_names import file_stem
 from runtime.places import atomic_write, shown_path, write_reason
 from runtime.text import _, ngettext
 
-_UNFIT = re.compile(r'[\x00-\x1f<>:"/\\|?*\u202a-\u202e\u2066-\u2069]+')
 _LONGEST_NAME = 80
 _MOST_BYTES = 512 * 1024 * 1024
 _ENDINGS = {"markdown": (".md", "Markdown (*.md)"), "json": (".json", "JSON (*.json)")}
@@ -98,8 +97,7 @@ class ChatExchange(QObject):
 
 def file_name(title: str) -> str:
     """Returns a chat's title as a file's name, whatever stands in it."""
-    name = " ".join(_UNFIT.sub(" ", title).split()).strip(". ")[:_LONGEST_NAME]
-    return name or _("Chat")
+    return file_stem(title, longest=_LONGEST_NAME) or _("Chat")
 
 
 def _read(path: Path) -> list[OpenChat]:

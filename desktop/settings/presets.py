@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Any
 import msgspec
 
 from runtime.errors import UserError
+from runtime.file_names import file_stem, fit_words
 from runtime.params import LoadParams, SamplingParams
 from runtime.places import UnwritablePlace, atomic_write, write_reason
 from runtime.settings import layered, read_layer
+from runtime.small_files import as_utf8
 from runtime.text import _
 
 FORMAT = 1
-_UNFIT = re.compile(r'[\x00-\x1f<>:"/\\|?*\u202a-\u202e\u2066-\u2069]+')
 _LONGEST, _MOST_BYTES = 60, 1 << 20
 _PATHS = ("lora", "draft_model", "devices", "tensor_split", "main_gpu", "threads", "prompt_threads")
 
@@ -57,7 +57,7 @@ def read(path: Path) -> Preset:
     """Returns the preset in a file; what this version does not know is left out with a note. Raises `NotAPreset`."""
     try:
         with path.open("rb") as file:
-            document: Any = msgspec.json.decode(file.read(_MOST_BYTES))
+            document: Any = msgspec.json.decode(as_utf8(file.read(_MOST_BYTES)))
     except OSError as error:
         raise NotAPreset(path.name, write_reason(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -81,7 +81,7 @@ def _checked(document: dict[str, Any], path: Path) -> Preset:
 
 def shown(name: str) -> str:
     """Returns a preset's name as it may be shown and be a file's name."""
-    return " ".join(_UNFIT.sub(" ", name).split()).strip(". ")[:_LONGEST] or _("Preset")
+    return fit_words(name, longest=_LONGEST) or _("Preset")
 
 
 class PresetFolder:
@@ -114,4 +114,4 @@ class PresetFolder:
             raise UnwritablePlace(path, write_reason(error)) from error
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{shown(name)}.json"
+        return self._folder / f"{file_stem(shown(name), longest=_LONGEST)}.json"

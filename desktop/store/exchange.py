@@ -6,7 +6,6 @@ content, as other programs write them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +14,7 @@ import msgspec
 from desktop.store.records import NO_EDIT, ChatRecord, Edit, MessageRecord, MessageState, OpenChat, new_id, now
 from runtime.errors import UserError
 from runtime.messages import Role
+from runtime.small_files import as_utf8
 from runtime.text import _
 
 FORMAT = 1
@@ -54,7 +54,7 @@ def as_json(chats: Iterable[OpenChat]) -> bytes:
 def read_chats(data: bytes, *, name: str) -> list[OpenChat]:
     """Returns the chats of a file, under ids of their own. Raises `NotAChat`."""
     try:
-        document: Any = msgspec.json.decode(_as_utf8(data))
+        document: Any = msgspec.json.decode(as_utf8(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAChat(name, _("It is no JSON: {error}").format(error=error)) from error
     if isinstance(document, dict) and isinstance(document.get("chats"), list):
@@ -64,12 +64,6 @@ def read_chats(data: bytes, *, name: str) -> list[OpenChat]:
         title = document.get("title") if isinstance(document, dict) else None
         return [_from_messages(messages, title if isinstance(title, str) else name, name)]
     raise NotAChat(name, _("It has neither chats nor messages."))
-
-
-def _as_utf8(data: bytes) -> bytes:
-    """Returns JSON without what editors and shells of Windows put before it or write it in."""
-    encoding = json.detect_encoding(data)
-    return data if encoding == "utf-8" else data.decode(encoding).encode()
 
 
 def branch_of(found: OpenChat) -> list[MessageRecord]:

@@ -134,6 +134,15 @@ def test_a_damaged_file_is_set_aside_and_named(path: Path, content: bytes) -> No
     assert SavedSettings.read(path).app == {"theme": "dark"}
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_file_that_an_editor_of_windows_wrote_is_read(path: Path, encoding: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes('{"sampling": {"temperature": 0.5}}'.encode(encoding))
+    saved = SavedSettings.read(path)
+    assert saved.notes == ()
+    assert saved.sampling == {"temperature": 0.5}
+
+
 def test_a_file_that_cannot_be_read_is_never_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.parent.mkdir()
     path.write_text('{"app": {"theme": "dark"}}')

@@ -54,6 +54,21 @@ def test_a_shared_file_holds_no_path_of_this_computer() -> None:
     assert json.loads(data)["load"] == {"context_length": 8192}
 
 
+def test_a_preset_may_be_called_what_is_a_device_on_windows(tmp_path: Path) -> None:
+    folder = PresetFolder(tmp_path)
+    folder.keep(Preset("CON", {"temperature": 0.5}))
+    assert [path.name for path in tmp_path.iterdir()] == ["_CON.json"]
+    (found,) = folder.all()
+    assert (found.name, found.sampling) == ("CON", {"temperature": 0.5})
+    folder.remove("CON")
+    assert folder.all() == []
+
+
+def test_a_preset_that_an_editor_of_windows_saved_is_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_bytes(encoded(Preset("Mine", {"temperature": 0.5})).decode().encode("utf-8-sig"))
+    assert read(tmp_path / "mine.json").sampling == {"temperature": 0.5}
+
+
 def test_a_file_of_another_version_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"quern_preset": 9, "name": "../../evil\u202e", "sampling": {"top_k": 3, "new": 1}}))
