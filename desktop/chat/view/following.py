@@ -23,6 +23,7 @@ from desktop.theme import Size, Space, Theme
 
 PAD = int(Space.LARGE)
 _TURN_MS = 1  # a timer of 0 fires in the turn in which it was started
+_TURNS = 2  # and one of 1 where that turn lasts and others fire in it
 
 
 class FollowingScrollArea(QAbstractScrollArea):
@@ -41,7 +42,8 @@ class FollowingScrollArea(QAbstractScrollArea):
         self._newest.clicked.connect(self.follow_newest)
         self.marks = Marks(self, self._layout)
         self._ahead_timer = self._timer(self._look_ahead)
-        self._settle_timer = self._timer(self._settle)
+        self._settle_timer = self._timer(self._settle_when_due)
+        self._turns_left = 0
         self._highlighter.ready.connect(self._recolour)
         self._formulas.ready.connect(self._redraw_formulas)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -144,7 +146,15 @@ class FollowingScrollArea(QAbstractScrollArea):
         """Settles in a turn of its own; until then, what is on the screen stays there."""
         self._place(round(self._wanted_top() + PAD))
         self.viewport().setUpdatesEnabled(False)
+        self._turns_left = _TURNS
         self._settle_timer.start(_TURN_MS)
+
+    def _settle_when_due(self) -> None:
+        self._turns_left -= 1
+        if self._turns_left:
+            self._settle_timer.start(_TURN_MS)
+        else:
+            self._settle()
 
     def _settle(self) -> None:
         """Lays out what will be visible, and scrolls so that what is read stays where it is."""
