@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from convert.tokenizer_json import SPACE, State, steps_of
 from runtime.text import N_, _
 
-_CANONICAL = frozenset({"NFC", "NFD"})
+CANONICAL = frozenset({"NFC", "NFD"})
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _puts_no_space(state: State) -> bool:
 def _normalizes_nothing(state: State) -> bool:
     """Canonical forms only: what they change looks the same, and keyboards write the composed one."""
     kinds = {step["type"] for step in steps_of(state.get("normalizer"))}
-    if not _is_byte_level(state) or not kinds or not kinds <= _CANONICAL:
+    if not _is_byte_level(state) or not kinds or not kinds <= CANONICAL:
         return False
     state["normalizer"] = None
     return True

@@ -8,11 +8,13 @@ weights.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,14 @@ from tokenizers import Tokenizer
 from convert.gguf_file import KeyValue, layout, string
 from convert.hard_texts import HARD_TEXTS
 from convert.tokenizer_back import GgufVocabulary
-from convert.tokenizer_json import state_of
-from convert.traits import Traits
+from convert.tokenizer_json import state_of, steps_of
+from convert.traits import CANONICAL, Traits
 from convert.vocabulary import TokenKind, Vocabulary, VocabularyMisfit
 from runtime.errors import UserError
 from runtime.llama.tokenizer import GgufTokenizer, NoVocabulary
 from runtime.model_errors import DamagedModel
 from runtime.text import _
+from runtime.token_bytes import byte_level_characters
 
 # Names that cut differently from each other, the usual ones first. Not “whitespace”: it aborts on texts with spaces.
 PRE_TOKENIZERS = (
@@ -86,9 +89,38 @@ class _Source:
         self.texts = [*texts, *marks, *_among_words(marks)]
         tokenizer.encode_special_tokens = False
         self.expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in self.texts]
-        state = state_of(tokenizer)
-        self.unknown = tokenizer.token_to_id(state["model"].get("unk_token") or "")
-        self.traits = Traits(state, marks)
+        self._tokenizer = tokenizer
+        self._state = state_of(tokenizer)
+        self.unknown = tokenizer.token_to_id(self._state["model"].get("unk_token") or "")
+        self.traits = Traits(self._state, marks)
+
+    @property
+    def keeps_texts(self) -> bool:
+        """Whether texts are at most brought into a canonical form first, which looks the same."""
+        return {step["type"] for step in steps_of(self._state.get("normalizer"))} <= CANONICAL
+
+    def without_strange_bytes(self, text: str) -> list[int] | None:
+        """Returns a text's tokens where bytes that the vocabulary lacks keep what stands around them apart.
+
+        None where it lacks none. Merging finds other neighbours when such bytes are left out before it.
+        """
+        if self._spelling_all is None:
+            return None
+        tokens = self._spelling_all.encode(text, add_special_tokens=False).tokens
+        ids = (self._tokenizer.token_to_id(token) for token in tokens)
+        return [id for id in ids if id is not None]
+
+    @cached_property
+    def _spelling_all(self) -> Tokenizer | None:
+        """The source with a token for every byte. Their ids mean nothing: their texts are looked up in the source."""
+        vocabulary = self._state["model"]["vocab"]
+        missing = [sign for sign in byte_level_characters() if sign not in vocabulary]
+        if not missing:
+            return None
+        first = max(vocabulary.values(), default=-1) + 1
+        whole = {**vocabulary, **{sign: first + at for at, sign in enumerate(missing)}}
+        changed = {**self._state, "model": {**self._state["model"], "vocab": whole}}
+        return Tokenizer.from_str(json.dumps(changed))
 
 
 def proven(
@@ -102,7 +134,7 @@ def proven(
     """
     source = _Source(tokenizer, ways[0].marks(), texts)
     furthest: tuple[int, UserError] | None = None
-    for candidate, leniently in _candidates(ways):
+    for candidate, leniently in _candidates(ways, excuses=source.keeps_texts):
         try:
             trial = _tried(candidate, source, about or {}, leniently=leniently)
         except VocabularyMisfit as misfit:
@@ -116,7 +148,7 @@ def proven(
     raise furthest[1]
 
 
-def _candidates(ways: Sequence[Vocabulary]) -> Iterator[tuple[Vocabulary, bool]]:
+def _candidates(ways: Sequence[Vocabulary], *, excuses: bool) -> Iterator[tuple[Vocabulary, bool]]:
     """Yields what to try, and whether to excuse differences beyond ASCII: only for names that the source spells out."""
     for way in ways:
         if way.model != "gpt2" or way.pre:
@@ -124,7 +156,7 @@ def _candidates(ways: Sequence[Vocabulary]) -> Iterator[tuple[Vocabulary, bool]]
             continue
         for name in way.likely:
             yield replace(way, pre=name), False
-        for name in way.likely:
+        for name in way.likely if excuses else ():
             yield replace(way, pre=name), True
         for name in PRE_TOKENIZERS:
             if name not in way.likely:
@@ -171,6 +203,9 @@ def _known(facts: _Facts, source: _Source, at: int, difference: TokenizerDiffers
     if facts.model == "gpt2" and _without(source.unknown, difference.found) == _without(source.unknown, expected):
         return [_("llama.cpp leaves characters out that the vocabulary does not have; the source has a token for "
                   "them.")]  # fmt: skip
+    if facts.model == "gpt2" and _without(source.unknown, difference.found) == source.without_strange_bytes(text):
+        return [_("Characters that the vocabulary does not have are left out; llama.cpp then joins what stood around "
+                  "them otherwise than the source.")]  # fmt: skip
     if facts.model == "bert" and (_has_accents(text) or facts.unknown in (*expected, *difference.found)):
         return [_("llama.cpp cuts some texts, such as Korean ones, otherwise than Hugging Face's library does.")]
     if facts.model == "t5" and (_has_accents(text) or any(unicodedata.category(sign) == "Cc" for sign in text)):

@@ -98,10 +98,29 @@ def test_letters_that_the_source_joins_with_their_accents_are_told(tmp_path: Pat
     assert [note for note in made.notes if "accents" in note] == made.notes != []
 
 
-def test_a_change_of_texts_that_llama_cpp_cannot_make_is_an_error(tmp_path: Path) -> None:
-    folder = changed(byte_level(tmp_path, WORDS["gpt-2"]), normalizer={"type": "Lowercase"})
-    with pytest.raises(TokenizerDiffers, match="Hello world"):
+@pytest.mark.parametrize(("kind", "first"), [("Lowercase", "Hello world"), ("NFKC", "½")])
+def test_a_change_of_texts_that_llama_cpp_cannot_make_is_an_error(kind: str, first: str, tmp_path: Path) -> None:
+    folder = changed(byte_level(tmp_path, WORDS["gpt-2"]), normalizer={"type": kind})
+    with pytest.raises(TokenizerDiffers, match=first):
         exported(folder)
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "qwen2"])
+def test_a_vocabulary_without_every_byte_as_the_trainer_makes_it_is_exported(name: str, tmp_path: Path) -> None:
+    """Who does not hand the trainer an alphabet gets the bytes of the texts alone, and no token for others."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = WORDS[name], decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=200, special_tokens=["<|end|>"], show_progress=False)
+    tokenizer.train_from_iterator(["plain English words, the man and the mill, and no signs else"] * 3, trainer)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+
+    made = exported(tmp_path)
+
+    assert made.pre == name
+    assert any("does not have are left out" in note for note in made.notes)
+    assert made.tokens[: tokenizer.get_vocab_size()] == [
+        tokenizer.id_to_token(id) for id in range(tokenizer.get_vocab_size())
+    ]
 
 
 def test_signs_without_a_token_are_left_out_and_told(tmp_path: Path) -> None:
