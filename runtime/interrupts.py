@@ -41,6 +41,12 @@ def ending() -> tuple[int, ...]:
     return tuple(number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN)
 
 
+def ignore_endings() -> None:
+    """Has this process, which is ending, not be interrupted by being asked to once more."""
+    for number in ending():
+        signal.signal(number, signal.SIG_IGN)
+
+
 class Listener:
     """A thread that is told the number of each handled signal as soon as the interpreter notes it.
 

@@ -30,18 +30,19 @@ def guarded(run: Callable[[], int]) -> int:
         return run()
     from_parent, to_child = os.pipe()
     ending = interrupts.ending()
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # until there is somebody to pass them on
+    held = (*ending, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)  # until there is somebody to pass them on
     child = os.fork()
     if child == 0:
         for number in ending:
             signal.signal(number, _leave)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
         os.close(to_child)
         threading.Thread(target=_leave_with_parent, args=(from_parent,), name="guard", daemon=True).start()
         return run()
     os.close(from_parent)
     with _kept_terminal() as restore, _passed_on(child, ending) as asked:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
         status = os.waitpid(child, 0)[1]
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
@@ -50,7 +51,11 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    """Ends a command by an exception, so that it leaves no half file, hidden folder or silent terminal."""
+    """Ends a command by an exception, so that it leaves no half file, hidden folder or silent terminal.
+
+    Only once: who asks all processes of a terminal asks this one twice, and the second time it is tidying up.
+    """
+    interrupts.ignore_endings()
     raise SystemExit(128 + number)
 
 
@@ -61,7 +66,7 @@ def _leave_with_parent(from_parent: int) -> None:
 
 @contextlib.contextmanager
 def _passed_on(child: int, ending: Sequence[int]) -> Iterator[list[int]]:
-    """Meanwhile Ctrl-C is the child's affair, and what ends us ends the child.
+    """Meanwhile Ctrl-C, which the terminal sends to both, is the child's affair, and what ends us ends the child.
 
     Yields a list of what came to end us. A child that does not listen is killed.
     """
@@ -74,18 +79,12 @@ def _passed_on(child: int, ending: Sequence[int]) -> Iterator[list[int]]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        if not _in_front_of_a_terminal():  # which would have sent it to the child as well
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, number)
-
     def kill(_number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM, *ending)}
-    if before[signal.SIGINT] is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, kill)
     for number in ending:
         signal.signal(number, pass_on)
@@ -95,19 +94,6 @@ def _passed_on(child: int, ending: Sequence[int]) -> Iterator[list[int]]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _in_front_of_a_terminal() -> bool:
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
 
 
 @contextlib.contextmanager

@@ -53,6 +53,7 @@ class Interrupts:
         if self._listener is not None:
             self._listener.close()
         if self._ended_by:
+            interrupts.ignore_endings()
             raise SystemExit(128 + self._ended_by)
 
     def _noted(self, number: int) -> None:
