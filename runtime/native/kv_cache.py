@@ -81,10 +81,17 @@ class _Layer:
         return [storage.read(*rows, memory) for storage, memory in zip(self._stored, scratch, strict=True)]
 
     def settle(self, length: int) -> None:
-        """Gives back the room that a long piece needed, once it is read."""
+        """Gives back the room that a long piece needed, once it is read.
+
+        The rows that stay are copied to other memory: torch lets nobody write outside of its inference mode into what
+        was made in it.
+        """
         if self._most is not None and self._stored and self._stored[0].rows > self._most:
-            self._drop_old(length)
-            self._resize(length, self._most)
+            start = self._oldest_kept(length)
+            self._stored = [
+                storage.moved(start - self.start, length - self.start, self._most) for storage in self._stored
+            ]
+            self.start = start
 
     def contents(self, length: int) -> list[Tensor]:
         return [buffer for storage in self._stored for buffer in storage.contents(length - self.start)]
@@ -109,8 +116,12 @@ class _Layer:
             doubled = 2 * rows if self._most is None else min(2 * rows, self._most)
             self._resize(length, max(needed, doubled))
 
+    def _oldest_kept(self, length: int) -> int:
+        """Returns the first position that has to stay where there are `length`."""
+        return max(self.start, self.first_for(length) - ROLLBACK)
+
     def _drop_old(self, length: int) -> None:
-        start = max(self.start, self.first_for(length) - ROLLBACK)
+        start = self._oldest_kept(length)
         if start > self.start:
             for storage in self._stored:
                 storage.shift(start - self.start, length - self.start)

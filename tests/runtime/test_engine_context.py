@@ -107,6 +107,19 @@ def test_stopping_at_any_moment_of_a_rolling_answer_does_no_harm(endless: Path) 
     engine.close()
 
 
+@pytest.mark.parametrize("swa_full", [False, True])
+def test_a_prompt_much_longer_than_the_window_is_read_at_once_as_in_small_pieces(
+    tmp_path: Path, swa_full: bool
+) -> None:
+    path = tiny_gguf.write_windowed(tmp_path / "m.gguf", window=16)
+    answers = []
+    for size in (8, 512):
+        engine = engines.load(path, batch=size, micro_batch=size, swa_full=swa_full, **EXACT)
+        first = collect(engine, chat("é" * 150, max_tokens=20))
+        answers.append([first.text, collect(engine, chat("é" * 150, first.text, "ü" * 20, max_tokens=20)).text])
+    assert answers[0] == answers[1]
+
+
 def test_a_windowed_model_that_cannot_roll_stops_and_says_so(tmp_path: Path, engine_name: str) -> None:
     path = tiny_gguf.write_windowed(tmp_path / "m.gguf", window=16, n_layers=6)
     sampling = raw("", context_policy="shift", max_tokens=400).sampling

@@ -138,6 +138,25 @@ def test_a_windowed_layer_gives_just_what_the_new_tokens_see(window: int, chunks
         assert torch.equal(values, v[:, :, first:stop])
 
 
+@pytest.mark.parametrize("kind", CACHE_TYPES)
+def test_a_long_piece_that_was_read_in_inference_mode_gives_its_room_back(kind: str) -> None:
+    k, v = positions(700), positions(700, seed=1)
+    cache, whole = (KVCache(Config(16), capacity=8, k_type=kind, v_type=kind, full=full) for full in (False, True))
+
+    for start, stop in ((0, 300), (300, 600), (600, 650), (650, 700)):
+        for each in (cache, whole):
+            with torch.inference_mode():
+                keys, _values, first = each.append(0, k[:, :, start:stop], v[:, :, start:stop])
+                kept = keys.clone()
+            each.advance(stop - start)
+            if each is cache:
+                ours = kept, first
+        assert ours[1] == first
+        assert torch.equal(ours[0], kept)
+
+    assert cache.bytes < whole.bytes
+
+
 def test_a_windowed_layers_memory_does_not_grow_with_the_text() -> None:
     cache = KVCache(Config(16), capacity=8)
 
