@@ -5,19 +5,75 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QCoreApplication, QObject, Signal, Slot
+from shiboken6 import isValid
 
 from runtime.errors import ErrorInfo, UserError
 
 _T = TypeVar("_T")
+_NOTHING = object()  # what comes of work that raised something else
 
 
-class _Mail(QObject):
-    """What a thread signals through. It has no parent: a widget that goes away must not take it from the thread."""
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """What is to be done, for whom, and who takes what comes of it."""
 
-    came = Signal(object, object)  # what to call, and with what
+    owner: Background
+    work: Callable[[], Any]
+    then: Callable[[Any], object] | None
+    failed: Callable[[ErrorInfo], object] | None
+
+
+class _Courier(QObject):
+    """Holds what the threads are to do, and brings back what came of it. There is one, and the application owns it.
+
+    A thread holds a number and the courier: were it the last to hold a widget or another object of Qt, that would be
+    destroyed in the thread, while the window's thread may still be sending it something.
+    """
+
+    _done = Signal(int, object)  # number; the result, or the UserError
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._errands: dict[int, _Errand] = {}
+        self._next = 0
+        self._done.connect(self._deliver)
+
+    @classmethod
+    def of_the_application(cls) -> _Courier:
+        """Returns the one of the application, made when it is first asked for."""
+        application = QCoreApplication.instance()
+        assert application is not None, "there is nobody to tell what came of it"
+        return application.findChild(cls) or cls(application)
+
+    def send(self, errand: _Errand) -> None:
+        """Begins an errand in a daemon thread."""
+        self._next += 1
+        self._errands[self._next] = errand
+        threading.Thread(target=self._go, args=(self._next,), name="background", daemon=True).start()
+
+    def _go(self, number: int) -> None:
+        result: Any = _NOTHING
+        try:
+            result = self._errands[number].work()
+        except UserError as error:
+            result = error
+        finally:
+            with contextlib.suppress(RuntimeError):  # the application is gone, and nobody is left to be told
+                self._done.emit(number, result)
+
+    @Slot(int, object)
+    def _deliver(self, number: int, result: Any) -> None:
+        errand = self._errands.pop(number)
+        if result is _NOTHING or not isValid(errand.owner):
+            return
+        if isinstance(result, UserError):
+            (errand.failed or errand.owner.failed.emit)(result.info)
+        elif errand.then is not None:
+            errand.then(result)
 
 
 class Background(QObject):
@@ -28,11 +84,6 @@ class Background(QObject):
 
     failed = Signal(object)  # ErrorInfo, where a call named nobody who takes it
 
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self._mail = _Mail()
-        self._mail.came.connect(self._deliver)
-
     def run(
         self,
         work: Callable[[], _T],
@@ -41,21 +92,4 @@ class Background(QObject):
         failed: Callable[[ErrorInfo], object] | None = None,
     ) -> None:
         """Does the work; then calls `then` with what it returned, or `failed` with the `UserError` it raised."""
-
-        mail, otherwise = self._mail, failed or self.failed.emit
-
-        def done() -> None:
-            try:
-                result: Any = work()
-                callback: Any = then
-            except UserError as error:
-                result, callback = error.info, otherwise
-            with contextlib.suppress(RuntimeError):  # the application is gone, and nobody is left to be told
-                mail.came.emit(callback, result)
-
-        threading.Thread(target=done, name="background", daemon=True).start()
-
-    @Slot(object, object)
-    def _deliver(self, callback: Callable[[Any], object] | None, result: Any) -> None:
-        if callback is not None:
-            callback(result)
+        _Courier.of_the_application().send(_Errand(self, work, then, failed))

@@ -5,14 +5,13 @@ Files are looked for in a thread; the engine does the loading; this object only 
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from desktop.background import Background
 from desktop.chat.header import ModelStatus, Standing
 from desktop.chat.model_names import shown_name
 from desktop.engine_client import EngineClient, EngineState
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 STARTER = "starter"
 _IDENTIFY_MS = 2_000  # after the model was loaded: the first answer comes first
-_Result = TypeVar("_Result")
 
 
 class ModelFinder(Protocol):
@@ -82,8 +80,6 @@ class Models(QObject):
     listed = Signal(object)  # tuple[ModelInfo, ...]
     ready = Signal(object)  # EngineInfo
     reload_changed = Signal(bool)
-    _found = Signal(int, object, object)  # number of the search, ModelInfo or UserError, what comes next
-    _scanned = Signal(object)  # models, problems, memory
 
     def __init__(
         self, client: EngineClient, live: LiveSettings, finder: ModelFinder, parent: QObject | None = None
@@ -97,13 +93,12 @@ class Models(QObject):
         self._problems: tuple[str, ...] = ()
         self._memory = (0, 0)
         self._remember = False  # whether the model being loaded was chosen, and is the one for the next start
+        self._background = Background(self)
         self._identify_later = QTimer(self, singleShot=True, interval=_IDENTIFY_MS)
         self._identify_later.timeout.connect(self._identify)
         self._connect()
 
     def _connect(self) -> None:
-        self._found.connect(self._take_found)
-        self._scanned.connect(self._take_scanned)
         self._client.state_changed.connect(self._follow_state)
         self._client.load_progress.connect(lambda fraction: self._show(Standing.LOADING, fraction=fraction))
         self._client.loaded.connect(self._take_loaded)
@@ -146,7 +141,7 @@ class Models(QObject):
 
     def scan(self) -> None:
         """Looks for models on this computer; `listed` follows."""
-        _in_background(self._scan, self._scanned.emit)
+        self._background.run(self._scan, self._take_scanned)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -204,7 +199,7 @@ class Models(QObject):
     def _find(self, wanted: str, then: Callable[[ModelInfo], None]) -> None:
         self._searches += 1
         number = self._searches
-        _in_background(lambda: self._resolved(wanted), lambda found: self._found.emit(number, found, then))
+        self._background.run(lambda: self._resolved(wanted), lambda found: self._take_found(number, found, then))
 
     def _resolved(self, wanted: str) -> ModelInfo | UserError:
         try:
@@ -297,14 +292,3 @@ class Models(QObject):
 def _lasting_name(info: ModelInfo) -> str:
     """Returns what finds the model again at the next start, also after an update moved the starter model."""
     return STARTER if info.source == STARTER else spelled_path(info.path)
-
-
-def _in_background(work: Callable[[], _Result], tell: Callable[[_Result], object]) -> None:
-    """Runs work that reads files. The thread is a daemon: a slow disk must not hold up the end of the application."""
-
-    def run() -> None:
-        result = work()
-        with contextlib.suppress(RuntimeError):  # the application ended meanwhile, and nobody is left to be told
-            tell(result)
-
-    threading.Thread(target=run, name="models", daemon=True).start()

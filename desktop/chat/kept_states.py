@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 
+from desktop.background import Background
 from desktop.engine_client import EngineClient
 from runtime.places import UnwritablePlace, make_folder
 from runtime.protocol import StateSaved
@@ -26,8 +26,6 @@ _ENDING = ".state"
 
 class KeptStates(QObject):
     """The saved states of chats. All work on files is done by a thread or by the engine."""
-
-    _listed = Signal(object)  # the names of the files that are there
 
     def __init__(
         self, client: EngineClient, folder: Path, *, most_bytes: int = MOST_BYTES, least_tokens: int = LEAST_TOKENS,
@@ -41,7 +39,7 @@ class KeptStates(QObject):
         self._unsaved: set[str] = set()
         self._saving: dict[int, str] = {}  # the file's name by the command's id
         self._forgotten: set[int] = set()  # those of them whose chats were deleted meanwhile
-        self._listed.connect(self._take_listed)
+        self._background = Background(self)
         client.loaded.connect(self._forget_held)
         client.crashed.connect(self._forget_held)
         client.state_saved.connect(self._take_saved)
@@ -101,19 +99,12 @@ class KeptStates(QObject):
             self._known.add(name)
             self._in_background(lambda: _tidied(self._folder, self._most_bytes))
 
-    @Slot(object)
     def _take_listed(self, names: frozenset[str]) -> None:
         self._known = set(names)
 
     def _in_background(self, work: Callable[[], frozenset[str]]) -> None:
-        """Runs work on files in a daemon thread: a slow disk must not hold up the window, or its end."""
-
-        def run() -> None:
-            names = work()
-            with contextlib.suppress(RuntimeError):  # the application ended meanwhile
-                self._listed.emit(names)
-
-        threading.Thread(target=run, name="chat states", daemon=True).start()
+        """Runs work on files; it returns the names of those that are there then."""
+        self._background.run(work, self._take_listed)
 
 
 def _without(folder: Path, chat_id: str) -> frozenset[str]:

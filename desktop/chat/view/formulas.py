@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QImage, QPainter, QPixmap
 
+from desktop.background import Background
+
 _log = logging.getLogger(__name__)
 _KEPT = 2000  # drawings
 _TINTED = 300  # of them in a colour, ready to be painted
@@ -95,6 +97,7 @@ class FormulaBook(QObject):
         self._waiting: OrderedDict[FormulaKey, None] = OrderedDict()
         self._lock = threading.Lock()
         self._working = False
+        self._background = Background(self)
         self._drawn.connect(self._take)
 
     def drawing(self, key: FormulaKey) -> Drawing | None:
@@ -126,10 +129,10 @@ class FormulaBook(QObject):
                 self._waiting.popitem(last=False)
             starts, self._working = not self._working, True
         if starts:
-            threading.Thread(target=self._work, name="formulas", daemon=True).start()
+            self._background.run(self._work, self._take)
 
-    def _work(self) -> None:
-        """Draws what waits, the newest first, and ends when nothing does."""
+    def _work(self) -> dict[FormulaKey, Drawing | None]:
+        """Draws what waits, the newest first, and ends when nothing does; returns what it has not said yet."""
         done: dict[FormulaKey, Drawing | None] = {}
         said = time.monotonic()
         while (key := self._next()) is not None:
@@ -137,7 +140,7 @@ class FormulaBook(QObject):
             if time.monotonic() - said > _REST_SECONDS:
                 self._say(done)
                 done, said = {}, time.monotonic()
-        self._say(done)
+        return done
 
     def _next(self) -> FormulaKey | None:
         with self._lock:
