@@ -23,6 +23,7 @@ from desktop.controls.buttons import ElidedWords
 from desktop.language import speak
 from desktop.main_window import MainWindow
 from desktop.shell import Shell
+from patient_qtbot import live
 from window_kit import window_parts
 
 _BETWEEN = (QScrollBar, QSplitterHandle)  # they move what has a name
@@ -38,7 +39,7 @@ def window(qapp: QApplication) -> Iterator[MainWindow]:
         shell.resize(1400, 900)
         shell.show()
         shell.activateWindow()
-        QTest.qWait(100)
+        live(100)
         yield window
         shell.close()
         shell.deleteLater()
@@ -48,19 +49,19 @@ def views(window: MainWindow) -> Iterator[tuple[str, QWidget]]:
     """Opens one thing after the other; yields its name and what holds its widgets."""
     window.show_prompt(True)
     window.show_panel(True)
-    QTest.qWait(600)  # the sections come one by one
+    live(600)  # the sections come one by one
     yield "chat", window
     window.actions_by_name["ledger"].trigger()
-    QTest.qWait(100)
+    live(100)
     yield "what fills the context", window
     for name in ("library", "notebook", "convert"):
         window.actions_by_name[name].trigger()
-        QTest.qWait(100)
+        live(100)
         yield name, window
     window.pages.turn_to("chat")
     for name in ("palette", "shortcuts", "diagnostics", "receipts", "backups", "models", "find"):
         window.actions_by_name[name].trigger()
-        QTest.qWait(100)
+        live(100)
         popup = QApplication.activePopupWidget()
         yield name, popup or window
         if popup is not None:
@@ -157,7 +158,7 @@ def test_nothing_is_cut_off_in_a_small_window_or_another_language(
                 for _ in range(_PATIENCE):
                     if not (found := cut_off(holder)):
                         break
-                    QTest.qWait(100)  # it is still being built
+                    live(100)  # it is still being built
                 assert found == [], name
             shell.close()
             shell.deleteLater()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+from PySide6.QtCore import QCoreApplication, QEvent
 from pytestqt.qtbot import QtBot
 
 _LEAST_MS = 60_000
+_TURN_MS = 5
+_FEWEST_TURNS = 4
 
 
 def _waits_longer(name: str) -> Any:
@@ -28,3 +32,22 @@ class PatientQtBot(QtBot):
     waitSignals = _waits_longer("waitSignals")
     waitExposed = _waits_longer("waitExposed")
     waitActive = _waits_longer("waitActive")
+
+    def wait(self, ms: int) -> None:
+        """Lets the window live for so long."""
+        live(ms)
+
+
+def live(milliseconds: int) -> None:
+    """Lets the window live for so long, and for as many turns of its loop as that has where nothing else is to be done.
+
+    `QTest.qWait` counts time only: where this process does not run meanwhile, timers that are due have not fired.
+    """
+    end = time.monotonic() + milliseconds / 1000
+    turns = 0
+    while turns < max(milliseconds // _TURN_MS, _FEWEST_TURNS) or time.monotonic() < end:
+        QCoreApplication.processEvents()
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+        time.sleep(_TURN_MS / 1000)
+        turns += 1
+    QCoreApplication.processEvents()

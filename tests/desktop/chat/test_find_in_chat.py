@@ -18,6 +18,7 @@ from desktop.chat.view.finding import hits_in, pattern_of
 from desktop.chat.view.message_model import ChatItem, MessageListModel
 from desktop.theme import LIGHT
 from markdown_blocks import parse
+from patient_qtbot import live
 from runtime.messages import Role
 
 
@@ -134,7 +135,7 @@ def test_every_hit_of_a_long_chat_is_brought_into_sight(searched: Searched) -> N
     searched.look_for("needle")
 
     for _ in range(3):
-        QTest.qWait(300)
+        live(300)
         assert searched.current_in_sight(), searched.counted()
         searched.press(Qt.Key.Key_Return)
     assert searched.counted().endswith("of 3")
@@ -241,7 +242,7 @@ def test_a_view_in_place_of_another_marks_what_is_searched_for(searched: Searche
     view.show()
     newer = FindInChat(view, searched.model)
     newer.take_over(searched.find)
-    QTest.qWait(400)  # longer than one waits after a letter
+    live(400)  # longer than one waits after a letter
 
     assert newer.bar.field.text() == "mill"
     assert newer.bar.isVisible() is shown

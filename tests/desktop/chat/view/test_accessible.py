@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QAccessibleInterface
-from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from desktop.chat.view import accessible
 from desktop.chat.view.conversation_view import ConversationView
 from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
 from desktop.theme import LIGHT
+from patient_qtbot import live
 from runtime.errors import ErrorInfo
 from runtime.messages import Role
 
@@ -99,7 +99,7 @@ def test_an_answer_is_announced_once_when_it_is_finished(
     model.add(ChatItem(id="5", role=Role.ASSISTANT, state=ItemState.STREAMING, model_name="Tiny"))
     for word in ("Mad", "rid", "."):
         model.append_text("5", word)
-        QTest.qWait(40)
+        live(40)
     assert said == []
     model.update("5", state=ItemState.COMPLETE)
     model.update("5", seconds=1.0)

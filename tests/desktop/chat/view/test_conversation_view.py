@@ -22,6 +22,7 @@ from desktop.chat.view.segments import Canvas
 from desktop.chat.view.selection import Selection
 from desktop.chat.view.targets import Target
 from desktop.theme import DARK, LIGHT
+from patient_qtbot import live
 from runtime.errors import ErrorInfo
 from runtime.messages import Role
 
@@ -100,7 +101,7 @@ def test_who_scrolls_before_a_long_chat_is_laid_out_is_not_taken_back(
     assert view.viewport().updatesEnabled()
     laid = view.layout_of_items.laid
     assert laid > 0
-    QTest.qWait(20)
+    live(20)
 
     assert first_visible(view)[0] == "0"
 
@@ -113,14 +114,14 @@ def test_a_long_chat_that_was_left_before_it_was_laid_out_is_not_shown(
 
     assert view.viewport().updatesEnabled()
     laid = view.layout_of_items.laid
-    QTest.qWait(20)
+    live(20)
     assert view.layout_of_items.laid == laid
     assert view.verticalScrollBar().maximum() == 0
 
 
 def stream(view: ConversationView, model: MessageListModel, text: str = "More words of the answer.\n\n" * 20) -> None:
     model.append_text("new", text)
-    QTest.qWait(60)
+    live(60)
 
 
 def at_end(view: ConversationView) -> bool:
@@ -199,7 +200,7 @@ def test_any_way_up_releases(long_chat: ConversationView, model: MessageListMode
         "home": lambda: QTest.keyClick(long_chat, Qt.Key.Key_Home),
         "arrow": lambda: QTest.keyClick(long_chat, Qt.Key.Key_Up),
     }[away]()
-    QTest.qWait(20)
+    live(20)
     seen = first_visible(long_chat)
 
     stream(long_chat, model)
@@ -211,7 +212,7 @@ def test_any_way_up_releases(long_chat: ConversationView, model: MessageListMode
 
 def test_coming_back_to_the_end_follows_again(long_chat: ConversationView, model: MessageListModel) -> None:
     wheel(long_chat, 2)
-    QTest.qWait(20)
+    live(20)
     stream(long_chat, model)
 
     while not at_end(long_chat):
@@ -225,7 +226,7 @@ def test_coming_back_to_the_end_follows_again(long_chat: ConversationView, model
 
 def test_the_newest_button_goes_to_the_end(long_chat: ConversationView, model: MessageListModel) -> None:
     QTest.keyClick(long_chat, Qt.Key.Key_Home)
-    QTest.qWait(20)
+    live(20)
 
     QTest.mouseClick(long_chat._newest, LEFT)
 
@@ -244,19 +245,19 @@ def test_a_question_of_the_person_is_shown(long_chat: ConversationView, model: M
 def test_another_width_keeps_what_is_read(long_chat: ConversationView) -> None:
     QTest.keyClick(long_chat, Qt.Key.Key_PageUp)
     QTest.keyClick(long_chat, Qt.Key.Key_PageUp)
-    QTest.qWait(20)
+    live(20)
     read = long_chat.layout_of_items.anchor_at(long_chat.verticalScrollBar().value() - 16)
     assert read is not None
 
     for width in (450, 900, 700):
         long_chat.resize(width, 500)
-        QTest.qWait(20)
+        live(20)
         y = long_chat.layout_of_items.y_of(read)
         assert y == pytest.approx(long_chat.verticalScrollBar().value() - 16, abs=1)
 
 
 def test_scrolling_up_page_by_page_never_moves_what_stays(long_chat: ConversationView) -> None:
-    QTest.qWait(30)
+    live(30)
     for _ in range(15):
         before = long_chat.verticalScrollBar().value()
         shown = long_chat.layout_of_items.anchor_at(before - 16)
@@ -266,7 +267,7 @@ def test_scrolling_up_page_by_page_never_moves_what_stays(long_chat: Conversatio
         y = long_chat.layout_of_items.y_of(shown)
         assert y is not None
         moved = y - (after - 16)
-        QTest.qWait(10)
+        live(10)
         y = long_chat.layout_of_items.y_of(shown)
         assert y is not None
         assert y - (long_chat.verticalScrollBar().value() - 16) == pytest.approx(moved, abs=1)
@@ -392,7 +393,7 @@ def test_actions_appear_without_moving_anything(view: ConversationView, model: M
     before = view.grab().toImage()
 
     QTest.mouseMove(view.viewport(), place(view, 1, 0))
-    QTest.qWait(20)
+    live(20)
 
     assert view.grab().toImage() != before
     assert view.layout_of_items.height == height
@@ -580,7 +581,7 @@ def test_closed_code_is_coloured_after_a_moment(view: ConversationView, model: M
 def test_code_is_coloured_once_its_fence_closes(view: ConversationView, model: MessageListModel, qtbot: QtBot) -> None:
     model.set_items([answer("a", "```python\n" + "import os\n" * 90, state=ItemState.STREAMING)])
     view.verticalScrollBar().setValue(0)
-    QTest.qWait(20)
+    live(20)
     assert not view.layout_of_items.items[0].segments[0].highlights  # type: ignore[attr-defined]
 
     model.append_text("a", "```\n\nDone.")

@@ -14,6 +14,7 @@ from desktop.chat.view.blocks import BlockKind
 from desktop.chat.view.conversation_view import ConversationView
 from desktop.chat.view.message_model import ChatItem, ItemState, MessageListModel
 from desktop.theme import LIGHT
+from patient_qtbot import live
 from runtime.messages import Role
 
 THOUGHT = "<think>\nFirst **this**.\n\n- then that\n</think>\n\nThe *answer*.\n\nIts end."
@@ -121,14 +122,14 @@ def test_a_view_that_takes_the_place_of_another_shows_the_same_place(
     view.resize(700, 500)
     view.show()
     view.verticalScrollBar().setValue(view.verticalScrollBar().maximum() // 3)
-    QTest.qWait(50)
+    live(50)
     place = view.layout_of_items.anchor_at(view._top())
     newer = ConversationView(model, theme=LIGHT)
     qtbot.addWidget(newer)
     newer.take_over(view)
     newer.resize(700, 500)
     newer.show()
-    QTest.qWait(50)
+    live(50)
     shown = newer.layout_of_items.anchor_at(newer._top())
     assert place is not None
     assert shown is not None
@@ -139,7 +140,7 @@ def test_a_view_that_takes_the_place_of_another_shows_the_same_place(
 def test_a_model_that_thinks_shows_its_newest_line(view: ConversationView, model: MessageListModel) -> None:
     model.set_items([answer("a", "", state=ItemState.STREAMING)])
     model.append_text("a", "<think>\nOne line.\nAnother li")
-    QTest.qWait(60)
+    live(60)
 
     line = view.layout_of_items.items[0].reasoning
     assert line is not None
@@ -147,7 +148,7 @@ def test_a_model_that_thinks_shows_its_newest_line(view: ConversationView, model
     height = view.layout_of_items.items[0].height
 
     model.append_text("a", "ne.\n</think>\n\n")
-    QTest.qWait(60)
+    live(60)
     assert words(view) == "Thought for a moment"
     assert view.layout_of_items.items[0].height == height
 
