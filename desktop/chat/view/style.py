@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,9 @@ _LINE_HEIGHT = 1.5
 _LEAST_SMALL, _MOST_SMALL = 0.9, 1.25  # of names, numbers and buttons
 _WIDTHS_KEPT = 20_000
 _CELL_SEEN = 200  # characters of a cell; longer lines wrap in any case
+_WORD_SEEN, _WORDS_SEEN = 24, 3  # characters of a word, and the longest ones of a cell
+_IDEOGRAPHS = "\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef"  # a line may break between any two
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]{{1,5}}|[^\s/{_IDEOGRAPHS}-]+[/-]*|[/-]+")  # one of a few ideographs can be read
 _HEADINGS = {1: 20 / 15, 2: 18 / 15, 3: 16 / 15}
 
 
@@ -61,6 +65,7 @@ class TextStyle:
         self.code_pitch = pitch_of(self.code_font)
         self.quiet_pitch = pitch_of(self.quiet_font)
         self._widths: dict[tuple[str, bool], float] = {}
+        self._word_widths: dict[tuple[str, bool], float] = {}
         self._formats: dict[tuple[Style, bool], QTextCharFormat] = {}
 
     @cached_property
@@ -96,6 +101,23 @@ class TextStyle:
             self._widths[key] = max(metrics.horizontalAdvance(line[:_CELL_SEEN]) for line in text.split("\n"))
         return self._widths[key]
 
+    def word_width(self, text: str, *, bold: bool) -> float:
+        """Returns the width of the widest word of a table's cell; of a very long one, of its beginning."""
+        key = (text, bold)
+        if key not in self._word_widths:
+            if len(self._word_widths) > _WIDTHS_KEPT:
+                self._word_widths.clear()
+            self._word_widths[key] = max((self.text_width(word, bold=bold) for word in words_of(text)), default=0.0)
+        return self._word_widths[key]
+
+    def code_width(self, text: str) -> float:
+        """Returns the width of code inside a line."""
+        return min(len(text), _CELL_SEEN) * self.code_advance * self._inline_code_size / self.code_font.pixelSize()
+
+    @property
+    def _inline_code_size(self) -> float:
+        return self.code_font.pixelSize() + 0.5
+
     def format_of(self, style: Style, *, heading: bool = False) -> QTextCharFormat:
         """Returns the character format of a style."""
         key = (style, heading)
@@ -109,7 +131,7 @@ class TextStyle:
             made.setFontFamilies(self.code_font.families() or [self.code_font.family()])
             made.setFontFixedPitch(True)
             if not heading:
-                made.setProperty(QTextCharFormat.Property.FontPixelSize, self.code_font.pixelSize() + 0.5)
+                made.setProperty(QTextCharFormat.Property.FontPixelSize, self._inline_code_size)
         if style & Style.BOLD:
             made.setFontWeight(QFont.Weight.Bold)
         if style & Style.ITALIC:
@@ -146,6 +168,11 @@ class TextStyle:
             else:
                 made.drawn.append(Drawn(start, end, drawn, min(1.0, room / drawn.width)))
         return made
+
+
+def words_of(text: str) -> list[str]:
+    """Returns the longest words of a text, each cut to what a table's column may be made wide for."""
+    return sorted({word[:_WORD_SEEN] for word in _WORD.findall(text)}, key=len)[-_WORDS_SEEN:]
 
 
 def scaled(font: QFont, factor: float) -> QFont:

@@ -17,6 +17,7 @@ from desktop.chat.view.markdown import inline
 from desktop.chat.view.message_model import ChatItem, ItemState
 from desktop.chat.view.style import TextStyle
 from desktop.chat.view.table_segment import shared_widths
+from desktop.chat.view.text_run import TextRun
 from desktop.theme import DARK, LIGHT
 from runtime.errors import ErrorInfo
 from runtime.messages import Role
@@ -252,6 +253,35 @@ def test_lines_far_away_are_freed_and_heights_stay(layout: ConversationLayout) -
 
 
 def test_columns_share_what_the_modest_ones_leave() -> None:
-    assert shared_widths([50, 60], 200) == [50, 60]
-    assert shared_widths([50, 400, 300], 350) == [50, 150, 150]
-    assert shared_widths([500, 400, 10], 110) == [50, 50, 10]
+    assert shared_widths([50, 60], 200, [20, 20]) == [50, 60]
+    assert shared_widths([50, 400, 300], 350, [20, 20, 20]) == pytest.approx([50, 150, 150], abs=0.01)
+    assert shared_widths([500, 400, 10], 110, [20, 20, 10]) == pytest.approx([50, 50, 10], abs=0.01)
+
+
+def test_no_column_is_narrower_than_its_words_where_they_fit() -> None:
+    assert shared_widths([50, 400, 300], 350, [20, 190, 30]) == pytest.approx([50, 190, 110], abs=0.01)
+    assert shared_widths([50, 400, 300], 350, [50, 200, 150]) == pytest.approx([50, 150, 150], abs=0.01)
+
+
+def table_of(count: int) -> str:
+    rows = ("| `Property` one " * count, "|---" * count, "| some value here " * count, "| some value here " * count)
+    return "|\n".join(rows) + "|\n"
+
+
+def broken_at(run: TextRun) -> list[int]:
+    """Returns where the lines of a text begin, except the first."""
+    assert run._layout is not None
+    return [run._layout.lineAt(line).textStart() for line in range(1, run._layout.lineCount())]
+
+
+@pytest.mark.parametrize(("count", "smaller"), [(3, False), (6, False), (9, True), (10, True)])
+def test_a_table_of_many_columns_breaks_between_words(layout: ConversationLayout, count: int, smaller: bool) -> None:
+    layout.width = 740
+    layout.reset([answer("a", table_of(count))])
+    settle(layout, 0)
+
+    runs = layout.items[0].segments[0].runs
+    assert len(runs) == 3 * count
+    assert max(run.x + run.width for run in runs) <= 740
+    assert {run.text[at - 1] for run in runs for at in broken_at(run)} <= {" "}
+    assert (runs[-1].height / (len(broken_at(runs[-1])) + 1) < layout.style.pitch) is smaller
