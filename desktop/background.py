@@ -14,7 +14,7 @@ from shiboken6 import isValid
 from runtime.errors import ErrorInfo, UserError
 
 _T = TypeVar("_T")
-_NOTHING = object()  # what comes of work that raised something else
+_BROKEN = object()  # the error of work that raised what no person can act on; Python reports it
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class _Courier(QObject):
     destroyed in the thread, while the window's thread may still be sending it something.
     """
 
-    _done = Signal(int, object)  # number; the result, or the UserError
+    _done = Signal(int, object, object)  # number; the result; the UserError or _BROKEN, None where all went well
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
@@ -56,22 +56,23 @@ class _Courier(QObject):
         threading.Thread(target=self._go, args=(self._next,), name="background", daemon=True).start()
 
     def _go(self, number: int) -> None:
-        result: Any = _NOTHING
+        result: Any = None
+        error: Any = _BROKEN
         try:
-            result = self._errands[number].work()
-        except UserError as error:
-            result = error
+            result, error = self._errands[number].work(), None
+        except UserError as raised:
+            error = raised
         finally:
             with contextlib.suppress(RuntimeError):  # the application is gone, and nobody is left to be told
-                self._done.emit(number, result)
+                self._done.emit(number, result, error)
 
-    @Slot(int, object)
-    def _deliver(self, number: int, result: Any) -> None:
+    @Slot(int, object, object)
+    def _deliver(self, number: int, result: Any, error: Any) -> None:
         errand = self._errands.pop(number)
-        if result is _NOTHING or not isValid(errand.owner):
+        if error is _BROKEN or not isValid(errand.owner):
             return
-        if isinstance(result, UserError):
-            (errand.failed or errand.owner.failed.emit)(result.info)
+        if error is not None:
+            (errand.failed or errand.owner.failed.emit)(error.info)
         elif errand.then is not None:
             errand.then(result)
 

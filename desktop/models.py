@@ -199,19 +199,18 @@ class Models(QObject):
     def _find(self, wanted: str, then: Callable[[ModelInfo], None]) -> None:
         self._searches += 1
         number = self._searches
-        self._background.run(lambda: self._resolved(wanted), lambda found: self._take_found(number, found, then))
+        self._background.run(
+            lambda: self._finder.resolve(str(path_of(wanted))),
+            lambda found: self._take_found(number, found, then),
+            failed=lambda error: self._take_missing(number, error),
+        )
 
-    def _resolved(self, wanted: str) -> ModelInfo | UserError:
-        try:
-            return self._finder.resolve(str(path_of(wanted)))
-        except UserError as error:
-            return error
+    def _take_missing(self, number: int, error: ErrorInfo) -> None:
+        if number == self._searches:
+            self._report(error)
 
-    def _take_found(self, number: int, found: ModelInfo | UserError, then: Callable[[ModelInfo], None]) -> None:
+    def _take_found(self, number: int, found: ModelInfo, then: Callable[[ModelInfo], None]) -> None:
         if number != self._searches:
-            return
-        if isinstance(found, UserError):
-            self._report(found.info)
             return
         self._info = found
         self._live.use_model(found.key)

@@ -61,6 +61,13 @@ def test_work_is_done_elsewhere_and_its_result_arrives_here(qtbot: QtBot) -> Non
     assert there is not here
 
 
+def test_an_error_that_is_returned_is_a_result(qtbot: QtBot) -> None:
+    parent, came = QObject(), list[object]()
+    Background(parent).run(_Refused, came.append)
+    qtbot.waitUntil(lambda: bool(came))
+    assert isinstance(came[0], _Refused)
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["by whoever asked", "by a signal"])
 def test_what_went_wrong_is_told(named: bool, qtbot: QtBot) -> None:
     parent, told = QObject(), list[ErrorInfo]()
