@@ -145,7 +145,8 @@ class Replay:
             difference = self._difference(common, self._text(self._drawn[:common]))
         elif text != self._receipt.text:
             difference = self._text_difference(text)
-        return Replayed(id=0, text=text, tokens=common, difference=difference)
+        tokens = min(common, len(self._receipt.ids))  # the end is compared, but is no part of the answer
+        return Replayed(id=0, text=text, tokens=tokens, difference=difference)
 
     def _difference(self, common: int, before: str) -> Difference:
         return Difference(
