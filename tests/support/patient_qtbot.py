@@ -33,10 +33,6 @@ class PatientQtBot(QtBot):
     waitExposed = _waits_longer("waitExposed")
     waitActive = _waits_longer("waitActive")
 
-    def wait(self, ms: int) -> None:
-        """Lets the window live for so long."""
-        live(ms)
-
 
 def live(milliseconds: int) -> None:
     """Lets the window live for so long, and for as many turns of its loop as that has where nothing else is to be done.
