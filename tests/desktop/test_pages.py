@@ -55,24 +55,23 @@ def test_a_page_that_is_needed_at_once_is_there_at_once(window: MainWindow) -> N
     assert window.pages.library.search.isVisibleTo(window.pages.library)
 
 
-def test_no_page_is_built_in_one_piece(window: MainWindow) -> None:
+def begun(window: MainWindow) -> tuple[LibraryPage, ConvertPage, NotebookPage]:
+    """Returns one page of each kind of which nothing is built yet."""
     parts = window._parts
-    made = (
+    return (
         LibraryPage(parts.known, window, in_steps=True), ConvertPage(parts.jobs, window, in_steps=True),
         NotebookPage(parts.notebooks, parts.client, window, in_steps=True),
     )  # fmt: skip
-    for page in made:
+
+
+def test_no_page_is_built_in_one_piece(window: MainWindow) -> None:
+    for page in begun(window):
         assert len(list(page.steps)) >= 4
         page.deleteLater()
 
 
 def test_a_page_may_be_painted_between_any_two_steps(window: MainWindow) -> None:
-    parts = window._parts
-    made = (
-        LibraryPage(parts.known, window, in_steps=True), ConvertPage(parts.jobs, window, in_steps=True),
-        NotebookPage(parts.notebooks, parts.client, window, in_steps=True),
-    )  # fmt: skip
-    for page in made:
+    for page in begun(window):
         for number, _step in enumerate(page.steps):
             page.resize(700 + 10 * number, 500)
             page.grab()

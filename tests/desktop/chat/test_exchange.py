@@ -14,6 +14,15 @@ from desktop.store.records import ChatRecord, MessageRecord, OpenChat
 from runtime.messages import Role
 
 
+def opened(folder: Path, qtbot: QtBot) -> tuple[ChatStore, ChatExchange]:
+    """Returns an open store in a folder, and what lets chats out of it and in."""
+    window = QWidget()
+    qtbot.addWidget(window)
+    store = ChatStore(folder / "chats.db")
+    store.open()
+    return store, ChatExchange(store, window)
+
+
 @pytest.mark.parametrize(("title", "name"), [
     ("Capital of France?", "Capital of France"), ("../../etc/passwd", "etc passwd"), ("", "Chat"), ("...", "Chat"),
     ("a\u202eb\nc", "a b c"), ("x" * 300, "x" * 80), ("北京的天气", "北京的天气"),
@@ -23,11 +32,7 @@ def test_a_title_becomes_a_name_that_stays_in_its_folder(title: str, name: str) 
 
 
 def test_a_chat_goes_out_and_comes_in_again(tmp_path: Path, qtbot: QtBot) -> None:
-    window = QWidget()
-    qtbot.addWidget(window)
-    store = ChatStore(tmp_path / "chats.db")
-    store.open()
-    exchange = ChatExchange(store, window)
+    store, exchange = opened(tmp_path, qtbot)
     with qtbot.waitSignal(exchange.said):
         exchange.write(OpenChat(chat=ChatRecord(id="c", title="Trip")), tmp_path / "trip.json", "json")
     with qtbot.waitSignal(exchange.imported) as came:
@@ -50,11 +55,7 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path, qtbot: QtBot) -> None:
 
 
 def test_what_the_store_could_not_take_is_not_said_to_be_there(tmp_path: Path, qtbot: QtBot) -> None:
-    window = QWidget()
-    qtbot.addWidget(window)
-    store = ChatStore(tmp_path / "chats.db")
-    store.open()
-    exchange = ChatExchange(store, window)
+    store, exchange = opened(tmp_path, qtbot)
     told: list[str] = []
     came: list[str] = []
     exchange.said.connect(told.append)
